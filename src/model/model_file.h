@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model_file: a model's files, opened and checked, nothing computed: a GGUF file, or a Hugging Face
+ * directory (config.json, *.safetensors with or without an index).
+ *
+ * Opening maps the files and refuses a truncated or lying one (offsets past the end, overlaps, wrong
+ * shapes, a missing tensor) by the tensor's name. Weights are read row by row as f32; the caller puts
+ * them where they belong. Tensors go by their Hugging Face names whatever the file calls them, and in
+ * the Hugging Face layout: the q and k rows that llama GGUFs store permuted (interleaved rotary
+ * pairs) are given back in rotate-half order. */
+#ifndef HR_MODEL_MODEL_FILE_H
+#define HR_MODEL_MODEL_FILE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+
+enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3 };
+
+#define HR_EOS_MAX 16
+
+struct hr_model_config {
+    char arch[32]; /* "llama", "qwen2", "qwen3", ... as Hugging Face's model_type */
+    int n_layers, dim, n_heads, n_kv_heads, head_dim, n_ff, n_vocab;
+    int n_ctx; /* max_position_embeddings */
+    float rms_eps;
+    bool tied_embeddings; /* logits use the embedding matrix */
+    bool qkv_bias, o_bias, mlp_bias;
+    bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
+    enum hr_rope_type rope_type;
+    double rope_theta, rope_factor; /* factor: linear and llama3 */
+    double rope_low_freq_factor, rope_high_freq_factor;
+    int rope_original_ctx;
+};
+
+struct hr_model_file;
+
+/* `path`: a .gguf file or a directory. Messages name the file and the tensor or key. An architecture
+ * that is not supported is HR_ERR_UNSUPPORTED with the list of those that are. */
+HR_MUST_USE enum hr_status hr_model_file_open(const char *path, struct hr_model_file **out,
+                                              struct hr_err *err);
+void hr_model_file_close(struct hr_model_file **mf);
+const struct hr_model_config *hr_model_file_config(const struct hr_model_file *mf);
+
+/* A tensor by its Hugging Face name ("model.layers.3.self_attn.q_proj.weight"): vectors have
+ * n_rows 1. NULL when the file has none. Borrowed from the file. */
+struct hr_file_tensor;
+const struct hr_file_tensor *hr_model_file_tensor(const struct hr_model_file *mf, const char *name);
+void hr_file_tensor_shape(const struct hr_file_tensor *t, int *n_rows, int *n_cols);
+/* Rows row0 .. row0+n_rows-1 as f32 [n_rows, n_cols]. Thread-safe. */
+void hr_file_tensor_read(const struct hr_file_tensor *t, int row0, int n_rows, float *dst);
+
+/* Bytes of all weights on the disk, and what to show a person: "SmolLM2 135M Instruct, GGUF Q4_1". */
+uint64_t hr_model_file_bytes(const struct hr_model_file *mf);
+const char *hr_model_file_describe(const struct hr_model_file *mf);
+
+/* SHA-256 over what makes this model this model: configuration, tensor names, types, shapes, sizes;
+ * not paths, times or the weights' bytes. */
+void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]);
+
+bool hr_model_file_is_gguf(const struct hr_model_file *mf);
+const char *hr_model_file_dir(const struct hr_model_file *mf); /* the directory of the files */
+
+/* GGUF metadata by key, for the tokenizer; false when absent or of another type. Borrowed. */
+bool hr_model_file_meta_str(const struct hr_model_file *mf, const char *key, const char **s, size_t *len);
+bool hr_model_file_meta_int(const struct hr_model_file *mf, const char *key, int64_t *out); /* also bool */
+bool hr_model_file_meta_real(const struct hr_model_file *mf, const char *key, double *out);
+/* Array of strings: element i; *n by the first call. */
+bool hr_model_file_meta_array(const struct hr_model_file *mf, const char *key, size_t *n);
+void hr_model_file_meta_array_str(const struct hr_model_file *mf, const char *key, const char **s,
+                                  size_t *len); /* fills [n] arrays */
+bool hr_model_file_meta_array_int(const struct hr_model_file *mf, const char *key, int32_t *out);
+
+#endif
