@@ -21,5 +21,8 @@ int hr_pool_n_threads(const struct hr_pool *pool);
 
 /* Usable cores: affinity mask and cgroup quota, at least 1. */
 int hr_pool_usable_cores(void);
+/* Whole cores that the control groups of `cgroup_file` (as /proc/self/cgroup) under `mount` allow, v1
+ * and v2, at least 1; 0 when they set no limit. */
+int hr_pool_quota_cores(const char *cgroup_file, const char *mount);
 
 #endif
