@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine: joins scheduler, model and sampler into a step loop on a thread of its own.
+ *
+ * Two bounded queues stand between it and the rest: requests go in ("here is what to complete"), events
+ * come out ("here is what became of it"). It knows token ids and token bytes, nothing of text, JSON or
+ * files. A completion depends on its request alone, whatever runs beside it. */
+#ifndef HR_ENGINE_ENGINE_H
+#define HR_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct hr_model;
+struct hr_engine;
+
+/* The text that each token adds: token i is bytes[offset[i] .. offset[i+1]); tokens from n_tokens on add
+ * nothing. Borrowed until the engine is destroyed. */
+struct hr_engine_bytes {
+    const uint8_t *bytes;
+    const uint32_t *offset;
+    int n_tokens;
+};
+
+struct hr_engine_opts {
+    int max_running; /* sequences computed together */
+    int step_tokens; /* token budget of a step: decodes and prompt chunks; >= max_running */
+    int n_pages;
+    uint64_t scatter; /* tests: hand out KV pages in a random order (0: ascending) */
+    struct hr_engine_bytes token_bytes;
+    void (*wake)(void *arg); /* rung after events were queued; called on the engine's thread */
+    void *wake_arg;
+};
+
+/* The caller owns it, and all it points to, until its HR_EVENT_FINISH came out (or the engine
+ * was destroyed). */
+struct hr_request {
+    void *user;
+    int group; /* dataset, below HR_SCHED_GROUPS_MAX */
+    const int32_t *prompt;
+    int n_prompt; /* >= 1 */
+    const int32_t *resumed; /* completion tokens that are known already: it goes on after them */
+    int n_resumed;
+    int max_tokens; /* completion tokens at most, >= 1; the caller has clipped it to the context */
+    float temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    int top_k;
+    uint64_t seed, stream; /* random numbers are keyed by both; stream tells rows and samples apart */
+    bool ignore_eos;
+    const int32_t *eos;
+    int n_eos;
+    const int32_t *stop_ids; /* the user's; not silenced by ignore_eos */
+    int n_stop_ids;
+    const char *const *stop; /* stop strings, none of them empty */
+    const size_t *stop_len;
+    int n_stop;
+};
+
+enum hr_finish {
+    HR_FINISH_EOS,         /* an end-of-sequence token */
+    HR_FINISH_STOP_ID,     /* which: the last token */
+    HR_FINISH_STOP_STRING, /* which: stop_index */
+    HR_FINISH_LENGTH,      /* max_tokens */
+    HR_FINISH_NUMERIC,     /* the logits for the next token were not finite: no row comes of it */
+};
+
+enum hr_event_kind { HR_EVENT_TOKEN, HR_EVENT_FINISH };
+
+struct hr_event {
+    enum hr_event_kind kind;
+    struct hr_request *request;
+    int32_t token; /* TOKEN: in order, not those of `resumed` */
+    /* FINISH: */
+    enum hr_finish finish;
+    int stop_index;
+    int n_tokens;      /* completion tokens in all, resumed and the stop token included */
+    int64_t n_bytes;   /* of the completion's token bytes, how many belong to the answer */
+};
+
+HR_MUST_USE enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_opts *opts,
+                                            struct hr_engine **out, struct hr_err *err);
+/* Stops after the step that runs, joins the thread. Requests in flight are dropped; events not yet
+ * popped are lost, so stop and drain first. */
+void hr_engine_destroy(struct hr_engine **e);
+
+/* False when prompt and max_tokens can never fit the KV pool; the request is not taken then. Blocks while
+ * the queue is full. One thread submits. */
+bool hr_engine_submit(struct hr_engine *e, struct hr_request *r);
+/* Tokens that the pool holds. */
+int64_t hr_engine_kv_tokens(const struct hr_engine *e);
+/* Up to n events, without waiting. */
+int hr_engine_events(struct hr_engine *e, struct hr_event *events, int n);
+/* Ends the loop after the step that runs; returns when the thread is gone. Events stay. The thread may be
+ * waiting for room in the queue of events, so somebody else must go on popping them meanwhile. */
+void hr_engine_stop(struct hr_engine *e);
+
+struct hr_engine_stats {
+    int n_running, n_waiting;
+    int64_t kv_tokens, kv_tokens_used;
+    int64_t decode_steps;   /* steps that sampled something */
+    int64_t sampled_tokens; /* so the mean number running is sampled_tokens / decode_steps */
+};
+struct hr_engine_group_stats {
+    int64_t prefill_tokens, recomputed_tokens, preemptions;
+};
+/* group: may be NULL, otherwise the numbers of one group. Thread-safe. */
+void hr_engine_get_stats(struct hr_engine *e, struct hr_engine_stats *out, int i_group,
+                         struct hr_engine_group_stats *group);
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * llama: weights, KV and forward pass of the Llama family; see llama.h.
+ *
+ * A layer, as in Touvron et al. 2023 (arXiv:2302.13971) with grouped queries:
+ *     x += Wo attend(rope(Wqkv norm(x)))          x += Wdown (silu(Wgate h) * Wup h), h = norm(x)
+ * q, k and v are one matrix of stacked rows, and so are gate and up: one pass over h each.
+ * Rotary tables are made here in double and given to the backend: cos and sin of position * theta^(-2i/d),
+ * with the frequency scaling of "llama3" (Llama 3.1) and "linear" (position interpolation). */
+#include "model/llama.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+struct layer {
+    struct hr_tensor *attn_norm, *ffn_norm; /* [1, dim] */
+    struct hr_tensor *q_norm, *k_norm;      /* [1, head_dim] or NULL */
+    struct hr_weight *qkv;                  /* [(n_heads + 2 n_kv_heads) head_dim, dim] */
+    struct hr_weight *o;                    /* [dim, n_heads head_dim] */
+    struct hr_weight *gate_up;              /* [2 n_ff, dim] */
+    struct hr_weight *down;                 /* [dim, n_ff] */
+    struct hr_tensor *qkv_bias, *o_bias, *gate_up_bias, *down_bias; /* [1, n_out] or NULL */
+};
+
+struct hr_model {
+    struct hr_backend *be; /* borrowed */
+    struct hr_model_config cfg;
+    struct hr_attn_shape shape;
+    struct layer *layers; /* owned, [n_layers] */
+    struct hr_weight *embed, *lm_head; /* [n_vocab, dim]; lm_head == embed when tied */
+    struct hr_tensor *out_norm;        /* [1, dim] */
+    struct hr_tensor *cos_sin;         /* [n_ctx, head_dim] */
+    struct hr_kv_store *kv;
+    /* Activations, [max_tokens, *] and [max_out, *]. */
+    struct hr_tensor *x, *h, *qkv, *q, *att, *gate_up, *ff, *h_out, *logits;
+};
+
+static int qkv_rows(const struct hr_model_config *c) {
+    return (c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
+}
+
+void hr_model_plan(const struct hr_model_config *c, enum hr_dtype act, const struct hr_model_opts *o,
+                   struct hr_model_plan *out) {
+    uint64_t size = act == HR_F32 ? 4 : 2, dim = (uint64_t)c->dim, q = (uint64_t)c->n_heads * c->head_dim;
+    uint64_t per_layer = (uint64_t)qkv_rows(c) * dim + dim * q + 3 * dim * (uint64_t)c->n_ff;
+    uint64_t vocab = (uint64_t)c->n_vocab * dim * (c->tied_embeddings ? 1 : 2);
+    out->weights = (per_layer * (uint64_t)c->n_layers + vocab) * size;
+    out->kv_per_token = (uint64_t)c->n_layers * 2 * (uint64_t)c->n_kv_heads * c->head_dim * size;
+    out->kv = out->kv_per_token * HR_PAGE_TOKENS * (uint64_t)o->n_pages;
+    uint64_t row = 4 * (dim + (uint64_t)qkv_rows(c) + 2 * (uint64_t)c->n_ff) +
+                   size * (dim + 2 * q + (uint64_t)c->n_ff);
+    uint64_t out_row = 4 * (uint64_t)c->n_vocab + size * dim;
+    out->activations = row * (uint64_t)o->max_tokens + out_row * (uint64_t)o->max_out +
+                       4 * (uint64_t)c->n_ctx * (uint64_t)c->head_dim;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------ */
+
+#define SOURCES_MAX 3
+/* Rows that one thread reads and packs at a time: a multiple of weight_write's 32. */
+#define CHUNK_ROWS 64
+
+struct loader {
+    struct hr_model *m;
+    const struct hr_model_file *mf;
+    const struct hr_model_opts *opts;
+    uint64_t done, total; /* bytes */
+    struct hr_err *err;
+    /* The matrix being read by the pool: the rows of n_sources tensors, stacked. */
+    const struct hr_file_tensor *sources[SOURCES_MAX];
+    int n_sources, n_out, n_in;
+    struct hr_weight *weight;
+    atomic_int next_chunk;
+};
+
+/* Rows row0 .. row0+n-1 of the stacked matrix. */
+static void read_stacked(const struct loader *ld, int row0, int n, float *dst) {
+    for (int i = 0; i < ld->n_sources && n > 0; i++) {
+        int rows, cols;
+        hr_file_tensor_shape(ld->sources[i], &rows, &cols);
+        if (row0 >= rows) {
+            row0 -= rows;
+            continue;
+        }
+        int k = rows - row0 < n ? rows - row0 : n;
+        hr_file_tensor_read(ld->sources[i], row0, k, dst);
+        dst += (size_t)k * (size_t)cols;
+        n -= k;
+        row0 = 0;
+    }
+    HR_ASSERT(n == 0);
+}
+
+static void load_chunks(void *arg, int i_thread, int n_threads) {
+    struct loader *ld = arg;
+    struct hr_backend *be = ld->m->be;
+    float *rows = malloc((size_t)CHUNK_ROWS * (size_t)ld->n_in * sizeof *rows);
+    HR_ASSERT(rows);
+    for (;;) {
+        int row0 = atomic_fetch_add(&ld->next_chunk, 1) * CHUNK_ROWS;
+        if (row0 >= ld->n_out) break;
+        int n = ld->n_out - row0 < CHUNK_ROWS ? ld->n_out - row0 : CHUNK_ROWS;
+        read_stacked(ld, row0, n, rows);
+        be->ops->weight_write(be, ld->weight, row0, n, rows);
+    }
+    free(rows);
+}
+
+static const struct hr_file_tensor *find(struct loader *ld, int layer, const char *name) {
+    char full[128];
+    if (layer >= 0) snprintf(full, sizeof full, "model.layers.%d.%s", layer, name);
+    else snprintf(full, sizeof full, "%s", name);
+    return hr_model_file_tensor(ld->mf, full);
+}
+
+/* A matrix whose rows are those of the named tensors, one after the other. */
+static enum hr_status load_matrix(struct loader *ld, int layer, const char *const *names, int n_names,
+                                  struct hr_weight **out) {
+    ld->n_sources = n_names;
+    ld->n_out = 0;
+    for (int i = 0; i < n_names; i++) {
+        int rows;
+        ld->sources[i] = find(ld, layer, names[i]);
+        if (!ld->sources[i])
+            return hr_err_set(ld->err, HR_ERR_FORMAT, "tensor %s of layer %d is missing", names[i], layer);
+        hr_file_tensor_shape(ld->sources[i], &rows, &ld->n_in);
+        ld->n_out += rows;
+    }
+    struct hr_backend *be = ld->m->be;
+    enum hr_status st = be->ops->weight_create(be, ld->n_out, ld->n_in, names[0], out, ld->err);
+    if (st) return st;
+    ld->weight = *out;
+    atomic_store(&ld->next_chunk, 0);
+    hr_pool_run(ld->opts->pool, load_chunks, ld);
+    ld->done += (uint64_t)ld->n_out * (uint64_t)ld->n_in * (be->act == HR_F32 ? 4 : 2);
+    if (ld->opts->progress) ld->opts->progress(ld->opts->progress_arg, ld->done, ld->total);
+    return HR_OK;
+}
+
+/* A vector [1, n] of the named tensors, one after the other; NULL when the file has none of them. */
+static enum hr_status load_vector(struct loader *ld, int layer, const char *const *names, int n_names,
+                                  struct hr_tensor **out) {
+    int n_cols = 0, cols[SOURCES_MAX], rows;
+    const struct hr_file_tensor *t[SOURCES_MAX];
+    for (int i = 0; i < n_names; i++) {
+        t[i] = find(ld, layer, names[i]);
+        if (!t[i]) return HR_OK;
+        hr_file_tensor_shape(t[i], &rows, &cols[i]);
+        n_cols += cols[i];
+    }
+    float *v = malloc((size_t)n_cols * sizeof *v);
+    HR_ASSERT(v);
+    for (int i = 0, at = 0; i < n_names; at += cols[i++]) hr_file_tensor_read(t[i], 0, 1, v + at);
+    struct hr_backend *be = ld->m->be;
+    enum hr_status st = be->ops->tensor_create(be, HR_F32, 1, n_cols, names[0], out, ld->err);
+    if (!st) be->ops->tensor_write(be, *out, 0, 1, v);
+    free(v);
+    return st;
+}
+
+#define NAMES(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+
+static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
+    enum hr_status st;
+    if ((st = load_vector(ld, i, NAMES("input_layernorm.weight"), &l->attn_norm)) ||
+        (st = load_vector(ld, i, NAMES("post_attention_layernorm.weight"), &l->ffn_norm)) ||
+        (st = load_vector(ld, i, NAMES("self_attn.q_norm.weight"), &l->q_norm)) ||
+        (st = load_vector(ld, i, NAMES("self_attn.k_norm.weight"), &l->k_norm)) ||
+        (st = load_vector(ld, i,
+                          NAMES("self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"),
+                          &l->qkv_bias)) ||
+        (st = load_vector(ld, i, NAMES("self_attn.o_proj.bias"), &l->o_bias)) ||
+        (st = load_vector(ld, i, NAMES("mlp.gate_proj.bias", "mlp.up_proj.bias"), &l->gate_up_bias)) ||
+        (st = load_vector(ld, i, NAMES("mlp.down_proj.bias"), &l->down_bias)) ||
+        (st = load_matrix(ld, i,
+                          NAMES("self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                                "self_attn.v_proj.weight"),
+                          &l->qkv)) ||
+        (st = load_matrix(ld, i, NAMES("self_attn.o_proj.weight"), &l->o)) ||
+        (st = load_matrix(ld, i, NAMES("mlp.gate_proj.weight", "mlp.up_proj.weight"), &l->gate_up)) ||
+        (st = load_matrix(ld, i, NAMES("mlp.down_proj.weight"), &l->down)))
+        return st;
+    return HR_OK;
+}
+
+/* Inverse frequency of pair i, after the scaling that the configuration asks for.
+ * Source: Llama 3.1's frequency bands (low: divided by factor, high: untouched, a ramp between). */
+static double rope_freq(const struct hr_model_config *c, int i) {
+    double freq = pow(c->rope_theta, -2.0 * i / c->head_dim);
+    if (c->rope_type == HR_ROPE_LINEAR) return freq / c->rope_factor;
+    if (c->rope_type != HR_ROPE_LLAMA3) return freq;
+    double wavelen = 2 * M_PI / freq, ctx = c->rope_original_ctx;
+    if (wavelen < ctx / c->rope_high_freq_factor) return freq;
+    if (wavelen > ctx / c->rope_low_freq_factor) return freq / c->rope_factor;
+    double smooth = (ctx / wavelen - c->rope_low_freq_factor) /
+                    (c->rope_high_freq_factor - c->rope_low_freq_factor);
+    return (1 - smooth) * freq / c->rope_factor + smooth * freq;
+}
+
+static enum hr_status make_rope(struct hr_model *m, struct hr_err *err) {
+    const struct hr_model_config *c = &m->cfg;
+    struct hr_backend *be = m->be;
+    enum hr_status st =
+        be->ops->tensor_create(be, HR_F32, c->n_ctx, c->head_dim, "rope", &m->cos_sin, err);
+    if (st) return st;
+    int half = c->head_dim / 2;
+    float *row = malloc((size_t)c->head_dim * sizeof *row);
+    float *freq = malloc((size_t)half * sizeof *freq);
+    HR_ASSERT(row && freq);
+    /* The reference keeps inverse frequencies and angles in f32; so do we, or long contexts drift. */
+    for (int i = 0; i < half; i++) freq[i] = (float)rope_freq(c, i);
+    for (int pos = 0; pos < c->n_ctx; pos++) {
+        for (int i = 0; i < half; i++) {
+            float angle = (float)pos * freq[i];
+            row[i] = (float)cos(angle);
+            row[half + i] = (float)sin(angle);
+        }
+        be->ops->tensor_write(be, m->cos_sin, pos, 1, row);
+    }
+    free(freq);
+    free(row);
+    return HR_OK;
+}
+
+static enum hr_status make_activations(struct hr_model *m, const struct hr_model_opts *o,
+                                       struct hr_err *err) {
+    const struct hr_model_config *c = &m->cfg;
+    struct hr_backend *be = m->be;
+    int n_q = c->n_heads * c->head_dim;
+    const struct {
+        struct hr_tensor **t;
+        enum hr_dtype dtype;
+        int n_rows, n_cols;
+        const char *name;
+    } list[] = {
+        {&m->x, HR_F32, o->max_tokens, c->dim, "residual"},
+        {&m->h, be->act, o->max_tokens, c->dim, "normed"},
+        {&m->qkv, HR_F32, o->max_tokens, qkv_rows(c), "qkv"},
+        {&m->q, be->act, o->max_tokens, n_q, "q"},
+        {&m->att, be->act, o->max_tokens, n_q, "attention"},
+        {&m->gate_up, HR_F32, o->max_tokens, 2 * c->n_ff, "gate_up"},
+        {&m->ff, be->act, o->max_tokens, c->n_ff, "ff"},
+        {&m->h_out, be->act, o->max_out, c->dim, "normed_out"},
+        {&m->logits, HR_F32, o->max_out, c->n_vocab, "logits"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        enum hr_status st = be->ops->tensor_create(be, list[i].dtype, list[i].n_rows, list[i].n_cols,
+                                                   list[i].name, list[i].t, err);
+        if (st) return st;
+    }
+    return be->ops->kv_create(be, c->n_layers, o->n_pages, &m->shape, &m->kv, err);
+}
+
+static enum hr_status load_weights(struct hr_model *m, const struct hr_model_file *mf,
+                                   const struct hr_model_opts *opts, struct hr_err *err) {
+    struct hr_model_plan plan;
+    hr_model_plan(&m->cfg, m->be->act, opts, &plan);
+    struct loader ld = {.m = m, .mf = mf, .opts = opts, .total = plan.weights, .err = err};
+    enum hr_status st;
+    if ((st = load_matrix(&ld, -1, NAMES("model.embed_tokens.weight"), &m->embed))) return st;
+    for (int i = 0; i < m->cfg.n_layers; i++)
+        if ((st = load_layer(&ld, i, &m->layers[i]))) return st;
+    if ((st = load_vector(&ld, -1, NAMES("model.norm.weight"), &m->out_norm))) return st;
+    if (m->cfg.tied_embeddings) {
+        m->lm_head = m->embed;
+        return HR_OK;
+    }
+    return load_matrix(&ld, -1, NAMES("lm_head.weight"), &m->lm_head);
+}
+
+enum hr_status hr_model_create(struct hr_backend *be, const struct hr_model_file *mf,
+                               const struct hr_model_opts *opts, struct hr_model **out,
+                               struct hr_err *err) {
+    struct hr_model *m = calloc(1, sizeof *m);
+    if (!m) return hr_err_set(err, HR_ERR_NOMEM, "no memory for the model's tables");
+    m->be = be;
+    m->cfg = *hr_model_file_config(mf);
+    const struct hr_model_config *c = &m->cfg;
+    m->shape = (struct hr_attn_shape){
+        .n_heads = c->n_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .head_dim = c->head_dim,
+        .rope_dim = c->head_dim,
+        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+        .qk_eps = c->rms_eps,
+    };
+    m->layers = calloc((size_t)c->n_layers, sizeof *m->layers);
+    enum hr_status st = m->layers ? HR_OK : hr_err_set(err, HR_ERR_NOMEM, "no memory for layers");
+    if (st || (st = make_activations(m, opts, err)) || (st = make_rope(m, err)) ||
+        (st = load_weights(m, mf, opts, err))) {
+        hr_model_destroy(&m);
+        return st;
+    }
+    *out = m;
+    return HR_OK;
+}
+
+static void destroy_layer(struct hr_backend *be, struct layer *l) {
+    struct hr_tensor **tensors[] = {&l->attn_norm, &l->ffn_norm, &l->q_norm,       &l->k_norm,
+                                    &l->qkv_bias,  &l->o_bias,   &l->gate_up_bias, &l->down_bias};
+    struct hr_weight **weights[] = {&l->qkv, &l->o, &l->gate_up, &l->down};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        be->ops->tensor_destroy(be, tensors[i]);
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        be->ops->weight_destroy(be, weights[i]);
+}
+
+void hr_model_destroy(struct hr_model **pm) {
+    struct hr_model *m = *pm;
+    if (!m) return;
+    struct hr_backend *be = m->be;
+    for (int i = 0; m->layers && i < m->cfg.n_layers; i++) destroy_layer(be, &m->layers[i]);
+    free(m->layers);
+    if (m->lm_head != m->embed) be->ops->weight_destroy(be, &m->lm_head);
+    be->ops->weight_destroy(be, &m->embed);
+    struct hr_tensor **tensors[] = {&m->out_norm, &m->cos_sin, &m->x,  &m->h,     &m->qkv,   &m->q,
+                                    &m->att,      &m->gate_up, &m->ff, &m->h_out, &m->logits};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        be->ops->tensor_destroy(be, tensors[i]);
+    be->ops->kv_destroy(be, &m->kv);
+    free(m);
+    *pm = NULL;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------ */
+
+void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
+    struct hr_backend *be = m->be;
+    const struct hr_backend_ops *op = be->ops;
+    const float eps = m->cfg.rms_eps;
+    const int n = batch->n_tokens;
+
+    op->step_begin(be, batch);
+    op->embed(be, m->x, m->embed, 1.0f);
+    for (int i = 0; i < m->cfg.n_layers; i++) {
+        const struct layer *l = &m->layers[i];
+        /* attention */
+        op->rmsnorm(be, m->h, m->x, l->attn_norm, eps, false);
+        op->matmul(be, m->qkv, m->h, l->qkv, l->qkv_bias, n, false);
+        op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, m->cos_sin);
+        op->attend(be, m->att, m->q, m->kv, i);
+        op->matmul(be, m->x, m->att, l->o, l->o_bias, n, true);
+        /* feed-forward */
+        op->rmsnorm(be, m->h, m->x, l->ffn_norm, eps, false);
+        op->matmul(be, m->gate_up, m->h, l->gate_up, l->gate_up_bias, n, false);
+        op->silu_mul(be, m->ff, m->gate_up);
+        op->matmul(be, m->x, m->ff, l->down, l->down_bias, n, true);
+    }
+    if (batch->n_out > 0) {
+        op->rmsnorm(be, m->h_out, m->x, m->out_norm, eps, true);
+        op->matmul(be, m->logits, m->h_out, m->lm_head, NULL, batch->n_out, false);
+    }
+    op->step_end(be);
+}
+
+void hr_model_sample(struct hr_model *m, int n_rows, const struct hr_sample_row *rows,
+                     struct hr_sampled *out) {
+    m->be->ops->sample(m->be, m->logits, n_rows, rows, out);
+}
+
+void hr_model_logits(struct hr_model *m, int i_out, float *dst) {
+    m->be->ops->tensor_read(m->be, m->logits, i_out, 1, dst);
+}
+
+int hr_model_n_vocab(const struct hr_model *m) {
+    return m->cfg.n_vocab;
+}
