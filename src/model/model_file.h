@@ -40,6 +40,10 @@ struct hr_model_file;
  * that is not supported is HR_ERR_UNSUPPORTED with the list of those that are. */
 HR_MUST_USE enum hr_status hr_model_file_open(const char *path, struct hr_model_file **out,
                                               struct hr_err *err);
+/* For tokenizing and rendering alone: a GGUF's metadata, or just the directory. Neither architecture
+ * nor weights are asked for: config() is NULL, there are no tensors. */
+HR_MUST_USE enum hr_status hr_model_file_open_text(const char *path, struct hr_model_file **out,
+                                                   struct hr_err *err);
 void hr_model_file_close(struct hr_model_file **mf);
 const struct hr_model_config *hr_model_file_config(const struct hr_model_file *mf);
 
@@ -66,10 +70,11 @@ const char *hr_model_file_dir(const struct hr_model_file *mf); /* the directory 
 bool hr_model_file_meta_str(const struct hr_model_file *mf, const char *key, const char **s, size_t *len);
 bool hr_model_file_meta_int(const struct hr_model_file *mf, const char *key, int64_t *out); /* also bool */
 bool hr_model_file_meta_real(const struct hr_model_file *mf, const char *key, double *out);
-/* Array of strings: element i; *n by the first call. */
+/* An array of any type: its length. Then its elements into [n] arrays, false when they are not strings
+ * or, for int, not integers that fit. */
 bool hr_model_file_meta_array(const struct hr_model_file *mf, const char *key, size_t *n);
-void hr_model_file_meta_array_str(const struct hr_model_file *mf, const char *key, const char **s,
-                                  size_t *len); /* fills [n] arrays */
+bool hr_model_file_meta_array_str(const struct hr_model_file *mf, const char *key, const char **s,
+                                  size_t *len);
 bool hr_model_file_meta_array_int(const struct hr_model_file *mf, const char *key, int32_t *out);
 
 #endif

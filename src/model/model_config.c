@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model_config: config.json of the llama family.
+ *
+ * A key that is absent takes the default of the architecture's configuration class in transformers; a
+ * key that would change the computation in a way that the forward pass does not know is refused.
+ * Source: huggingface/transformers, configuration_{llama,mistral,qwen2,qwen3}.py and
+ * modeling_rope_utils.py (both spellings: "rope_scaling", and "rope_parameters" of version 5). */
+#include "model/model_config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/weights.h"
+
+#define ARCH_NAMES "llama, mistral, qwen2, qwen3"
+
+struct arch {
+    const char *name;
+    bool qkv_bias;             /* always has it, whatever attention_bias says */
+    bool reads_attention_bias; /* attention_bias adds biases to q, k, v and o */
+    bool reads_mlp_bias;
+    bool qk_norm;
+    int head_dim;         /* default; 0: hidden_size / num_attention_heads */
+    int64_t window;       /* default of sliding_window; 0: none */
+    bool window_opt_in;   /* sliding_window counts only with use_sliding_window */
+};
+
+static const struct arch archs[] = {
+    {.name = "llama", .reads_attention_bias = true, .reads_mlp_bias = true},
+    {.name = "mistral", .window = 4096},
+    {.name = "qwen2", .qkv_bias = true, .window = 4096, .window_opt_in = true},
+    {.name = "qwen3", .reads_attention_bias = true, .qk_norm = true, .head_dim = 128, .window = 4096,
+     .window_opt_in = true},
+};
+
+static const struct arch *find_arch(const char *name) {
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
+        if (strcmp(archs[i].name, name) == 0) return &archs[i];
+    return NULL;
+}
+
+enum hr_status hr_model_config_check_arch(const char *arch, struct hr_err *err) {
+    char text[64];
+    if (find_arch(arch)) return HR_OK;
+    return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                      "the architecture %s is not supported; supported are " ARCH_NAMES,
+                      hr_printable(arch, strlen(arch), text, sizeof text));
+}
+
+static bool is_null(const struct hr_json *v) {
+    return hr_json_type(v) == HR_JSON_NULL;
+}
+
+/* An integer from 1 to 2^30; `def` when the key is absent or null (0: it must be there). */
+static enum hr_status get_int(const struct hr_json *root, const char *key, int def, int *out,
+                              struct hr_err *err) {
+    const struct hr_json *v = hr_json_get(root, key);
+    int64_t i;
+    if (is_null(v)) {
+        if (def == 0) return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is missing", key);
+        *out = def;
+        return HR_OK;
+    }
+    if (!hr_json_int(v, &i) || i < 1 || i > 1 << 30)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is not a whole number from 1 to 2^30", key);
+    *out = (int)i;
+    return HR_OK;
+}
+
+/* A finite number above 0; `def` when the key is absent or null (0: it must be there). */
+static enum hr_status get_real(const struct hr_json *root, const char *key, double def, double *out,
+                               struct hr_err *err) {
+    const struct hr_json *v = hr_json_get(root, key);
+    if (is_null(v)) {
+        if (def == 0) return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is missing", key);
+        *out = def;
+        return HR_OK;
+    }
+    if (!hr_json_real(v, out) || !isfinite(*out) || *out <= 0)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is not a number above 0", key);
+    return HR_OK;
+}
+
+static enum hr_status get_bool(const struct hr_json *root, const char *key, bool *out,
+                               struct hr_err *err) {
+    const struct hr_json *v = hr_json_get(root, key);
+    *out = false;
+    if (is_null(v) || hr_json_bool(v, out)) return HR_OK;
+    return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is neither true nor false", key);
+}
+
+static bool str_is(const struct hr_json *v, const char *text) {
+    const char *s;
+    size_t len;
+    return hr_json_str(v, &s, &len) && len == strlen(text) && memcmp(s, text, len) == 0;
+}
+
+static enum hr_status read_llama3(const struct hr_json *p, struct hr_model_config *c,
+                                  struct hr_err *err) {
+    enum hr_status rc = get_real(p, "factor", 0, &c->rope_factor, err);
+    if (!rc) rc = get_real(p, "low_freq_factor", 0, &c->rope_low_freq_factor, err);
+    if (!rc) rc = get_real(p, "high_freq_factor", 0, &c->rope_high_freq_factor, err);
+    if (!rc)
+        rc = get_int(p, "original_max_position_embeddings", c->n_ctx, &c->rope_original_ctx, err);
+    return rc;
+}
+
+static enum hr_status read_rope_type(const struct hr_json *p, struct hr_model_config *c,
+                                     struct hr_err *err) {
+    const char *s = "default";
+    size_t len = strlen(s);
+    char text[64];
+    const struct hr_json *type = hr_json_get(p, "rope_type");
+    if (is_null(type)) type = hr_json_get(p, "type");
+    if (!is_null(type) && !hr_json_str(type, &s, &len))
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"rope_type\" is not a string");
+    c->rope_factor = 1;
+    if (is_null(type) || str_is(type, "default")) {
+        c->rope_type = HR_ROPE_DEFAULT;
+        return HR_OK;
+    }
+    if (str_is(type, "linear")) {
+        c->rope_type = HR_ROPE_LINEAR;
+        return get_real(p, "factor", 0, &c->rope_factor, err);
+    }
+    if (str_is(type, "llama3")) {
+        c->rope_type = HR_ROPE_LLAMA3;
+        return read_llama3(p, c, err);
+    }
+    return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                      "the rope type %s is not supported; supported are default, linear, llama3",
+                      hr_printable(s, len, text, sizeof text));
+}
+
+/* "rope_scaling" when it is stated, as transformers prefers it, else "rope_parameters". */
+static enum hr_status read_rope(const struct hr_json *root, struct hr_model_config *c,
+                                struct hr_err *err) {
+    const struct hr_json *scaling = hr_json_get(root, "rope_scaling"), *value;
+    const struct hr_json *parameters = hr_json_get(root, "rope_parameters");
+    const struct hr_json *p = is_null(scaling) ? parameters : scaling;
+    const char *p_name = is_null(scaling) ? "rope_parameters" : "rope_scaling", *key;
+    void *it = NULL;
+    size_t key_len;
+    double partial;
+    if (!is_null(p) && hr_json_type(p) != HR_JSON_OBJECT)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is not an object", p_name);
+    while (hr_json_next(p, &it, &key, &key_len, &value))
+        if (hr_json_type(value) == HR_JSON_OBJECT)
+            return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                              "key \"%s\" differs by kind of layer, which is not supported", p_name);
+    enum hr_status rc = read_rope_type(p, c, err);
+    if (rc) return hr_err_prefix(err, "key \"%s\"", p_name);
+
+    double theta = 10000;
+    rc = get_real(root, "rope_theta", theta, &theta, err);
+    if (!rc) rc = get_real(parameters, "rope_theta", theta, &theta, err);
+    if (!rc) rc = get_real(p, "rope_theta", theta, &theta, err);
+    c->rope_theta = theta;
+    if (!rc) rc = get_real(root, "partial_rotary_factor", 1, &partial, err);
+    if (!rc) rc = get_real(p, "partial_rotary_factor", partial, &partial, err);
+    if (rc) return rc;
+    if (partial != 1)
+        return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                          "key \"partial_rotary_factor\" is %g; only 1 is supported", partial);
+    return HR_OK;
+}
+
+/* Does any layer look at a window only?  *slides: as the keys say, whatever the window's length. */
+static enum hr_status read_slides(const struct hr_json *root, const struct arch *a, int n_layers,
+                                  bool *slides, struct hr_err *err) {
+    const struct hr_json *layers = hr_json_get(root, "layer_types");
+    int64_t first = 28; /* max_window_layers: the layers below it look at everything */
+    bool listed = false;
+    for (size_t i = 0; i < hr_json_size(layers); i++) {
+        if (str_is(hr_json_at(layers, i), "sliding_attention")) listed = true;
+        else if (!str_is(hr_json_at(layers, i), "full_attention"))
+            return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                              "key \"layer_types\" has a kind of layer that is not supported");
+    }
+    *slides = a->window != 0 || listed;
+    if (a->window_opt_in) {
+        enum hr_status rc = get_bool(root, "use_sliding_window", slides, err);
+        if (rc) return rc;
+        hr_json_int(hr_json_get(root, "max_window_layers"), &first);
+        if (hr_json_size(layers) == 0 && first >= n_layers) *slides = false;
+    }
+    if (hr_json_size(layers) > 0 && !listed) *slides = false;
+    return HR_OK;
+}
+
+/* A window as long as the context never cuts anything; a shorter one is refused. */
+static enum hr_status check_window(const struct hr_json *root, const struct arch *a,
+                                   const struct hr_model_config *c, struct hr_err *err) {
+    const struct hr_json *window = hr_json_get(root, "sliding_window");
+    int64_t size = a->window;
+    bool slides = false;
+    enum hr_status rc = read_slides(root, a, c->n_layers, &slides, err);
+    if (rc || !slides) return rc;
+    if (window && is_null(window)) return HR_OK;
+    if (window && !hr_json_int(window, &size))
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"sliding_window\" is not a whole number");
+    if (size >= c->n_ctx) return HR_OK;
+    return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                      "key \"sliding_window\": a window of %lld tokens, shorter than the context of "
+                      "%d, is not supported",
+                      (long long)size, c->n_ctx);
+}
+
+static enum hr_status read_sizes(const struct hr_json *root, const struct arch *a,
+                                 struct hr_model_config *c, struct hr_err *err) {
+    double eps = 0;
+    enum hr_status rc = get_int(root, "num_hidden_layers", 0, &c->n_layers, err);
+    if (!rc) rc = get_int(root, "hidden_size", 0, &c->dim, err);
+    if (!rc) rc = get_int(root, "num_attention_heads", 0, &c->n_heads, err);
+    if (!rc) rc = get_int(root, "num_key_value_heads", c->n_heads, &c->n_kv_heads, err);
+    if (!rc) rc = get_int(root, "intermediate_size", 0, &c->n_ff, err);
+    if (!rc) rc = get_int(root, "vocab_size", 0, &c->n_vocab, err);
+    if (!rc) rc = get_int(root, "max_position_embeddings", 0, &c->n_ctx, err);
+    if (rc) return rc;
+    int head_dim = a->head_dim ? a->head_dim : c->dim / c->n_heads;
+    if (head_dim == 0)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"num_attention_heads\" is above \"hidden_size\"");
+    rc = get_int(root, "head_dim", head_dim, &c->head_dim, err);
+    if (!rc) rc = get_real(root, "rms_norm_eps", 1e-6, &eps, err);
+    c->rms_eps = (float)eps;
+    return rc;
+}
+
+static enum hr_status read_flags(const struct hr_json *root, const struct arch *a,
+                                 struct hr_model_config *c, struct hr_err *err) {
+    bool attention_bias = false, mlp_bias = false;
+    enum hr_status rc = get_bool(root, "tie_word_embeddings", &c->tied_embeddings, err);
+    if (!rc && a->reads_attention_bias) rc = get_bool(root, "attention_bias", &attention_bias, err);
+    if (!rc && a->reads_mlp_bias) rc = get_bool(root, "mlp_bias", &mlp_bias, err);
+    if (rc) return rc;
+    c->qkv_bias = a->qkv_bias || attention_bias;
+    c->o_bias = attention_bias;
+    c->mlp_bias = mlp_bias;
+    c->qk_norm = a->qk_norm;
+    const struct hr_json *act = hr_json_get(root, "hidden_act");
+    if (!is_null(act) && !str_is(act, "silu"))
+        return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                          "key \"hidden_act\": only silu is supported");
+    if (!is_null(hr_json_get(root, "quantization_config")))
+        return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                          "key \"quantization_config\": quantised safetensors are not supported; "
+                          "use the unquantised model or a GGUF file");
+    return HR_OK;
+}
+
+enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_model_config *out,
+                                         struct hr_err *err) {
+    struct hr_model_config c = {0};
+    const char *s;
+    size_t len;
+    char name[sizeof c.arch];
+    if (hr_json_type(root) != HR_JSON_OBJECT)
+        return hr_err_set(err, HR_ERR_FORMAT, "it is not a JSON object");
+    if (!hr_json_str(hr_json_get(root, "model_type"), &s, &len))
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"model_type\" is missing");
+    hr_printable(s, len, name, sizeof name);
+    enum hr_status rc = hr_model_config_check_arch(name, err);
+    if (rc) return rc;
+    const struct arch *a = find_arch(name);
+    memcpy(c.arch, name, sizeof c.arch);
+    rc = read_sizes(root, a, &c, err);
+    if (!rc) rc = read_flags(root, a, &c, err);
+    if (!rc) rc = read_rope(root, &c, err);
+    if (!rc) rc = check_window(root, a, &c, err);
+    if (!rc) rc = hr_model_config_check(&c, err);
+    if (!rc) *out = c;
+    return rc;
+}
+
+enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_err *err) {
+    const struct {
+        const char *what;
+        int value, max;
+    } sizes[] = {
+        {"layers", c->n_layers, 4096},        {"hidden size", c->dim, 1 << 20},
+        {"attention heads", c->n_heads, 4096}, {"key/value heads", c->n_kv_heads, 4096},
+        {"head size", c->head_dim, 4096},     {"feed-forward size", c->n_ff, 1 << 22},
+        {"vocabulary", c->n_vocab, 1 << 24},  {"context", c->n_ctx, 1 << 30},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].max)
+            return hr_err_set(err, HR_ERR_FORMAT, "%s: %d is not from 1 to %d", sizes[i].what,
+                              sizes[i].value, sizes[i].max);
+    if (c->n_heads % c->n_kv_heads != 0)
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "%d attention heads are not a multiple of %d key/value heads", c->n_heads,
+                          c->n_kv_heads);
+    if (c->head_dim % 2 != 0)
+        return hr_err_set(err, HR_ERR_FORMAT, "the head size %d is odd: it cannot be rotated",
+                          c->head_dim);
+    if (!isfinite(c->rms_eps) || c->rms_eps <= 0 || c->rms_eps >= 1)
+        return hr_err_set(err, HR_ERR_FORMAT, "the RMSNorm epsilon %g is impossible",
+                          (double)c->rms_eps);
+    if (!isfinite(c->rope_theta) || c->rope_theta <= 1)
+        return hr_err_set(err, HR_ERR_FORMAT, "the rope base %g is impossible", c->rope_theta);
+    if (c->rope_type != HR_ROPE_DEFAULT && !(c->rope_factor > 0 && c->rope_factor <= 1e6))
+        return hr_err_set(err, HR_ERR_FORMAT, "the rope factor %g is impossible", c->rope_factor);
+    if (c->rope_type == HR_ROPE_LLAMA3 &&
+        !(c->rope_low_freq_factor > 0 && c->rope_high_freq_factor > c->rope_low_freq_factor))
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "rope: high_freq_factor %g is not above low_freq_factor %g",
+                          c->rope_high_freq_factor, c->rope_low_freq_factor);
+    return HR_OK;
+}
