@@ -2,9 +2,9 @@
  *
  * cmd: the commands of the binary and the exit codes that they return.
  *
- * A command gets its own name as argv[0] and what follows it on the command line; it reads its options
- * with options.h, talks through base/log.h, writes what a program may want to read to stdout, and
- * returns an exit code. Only main.c exits. */
+ * A command gets its own name as argv[0] and what follows it on the command line; it reads its
+ * options with options.h, talks through base/log.h, writes what a program may want to read to
+ * stdout, and returns an exit code. Only main.c exits. */
 #ifndef HR_CMD_CMD_H
 #define HR_CMD_CMD_H
 

@@ -2,8 +2,9 @@
  *
  * main: finds the command and exits with what it returns; nothing else in headrace exits.
  *
- * SIGPIPE is ignored for the whole process: a reader of stderr or stdout that went away must not end a
- * run of hours. Instead a failed write to stdout turns a successful command into a failed one. */
+ * SIGPIPE is ignored for the whole process: a reader of stderr or stdout that went away must not
+ * end a run of hours. Instead a failed write to stdout turns a successful command into a failed
+ * one. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,8 @@ struct command {
 
 static const struct command commands[] = {
 #ifdef HR_HAVE_RUN
-    {"run", "Answer the prompts of one or more manifests; go on where the last run stopped.", hr_cmd_run},
+    {"run", "Answer the prompts of one or more manifests; go on where the last run stopped.",
+     hr_cmd_run},
 #endif
 #ifdef HR_HAVE_STATUS
     {"status", "Tell how far the jobs under an output folder are, live or dead.", hr_cmd_status},
@@ -39,19 +41,23 @@ static const struct command commands[] = {
 
 int hr_cmd_exit_code(enum hr_status code) {
     switch (code) {
-    case HR_OK: return HR_EXIT_DONE;
+    case HR_OK:
+        return HR_EXIT_DONE;
     case HR_ERR_CONFIG:
     case HR_ERR_LOCKED:
     case HR_ERR_FORMAT:
     case HR_ERR_UNSUPPORTED:
     case HR_ERR_LIMIT:
-    case HR_ERR_NOTFOUND: return HR_EXIT_USAGE;
+    case HR_ERR_NOTFOUND:
+        return HR_EXIT_USAGE;
     case HR_ERR_INTERRUPTED:
-    case HR_ERR_NOSPACE: return HR_EXIT_INTERRUPTED;
+    case HR_ERR_NOSPACE:
+        return HR_EXIT_INTERRUPTED;
     case HR_ERR_FAILED:
     case HR_ERR_NOMEM:
     case HR_ERR_IO:
-    case HR_ERR_NUMERIC: return HR_EXIT_FAILED;
+    case HR_ERR_NUMERIC:
+        return HR_EXIT_FAILED;
     }
     return HR_EXIT_FAILED;
 }
@@ -67,9 +73,11 @@ static void print_help(FILE *to) {
                 "usage: headrace COMMAND [arguments] [options]\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-10s%s\n", commands[i].name, commands[i].help);
-    fprintf(to, "\n'headrace help COMMAND' lists its options; 'headrace --version' tells about the build.\n"
-                "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration or locked, 3 done with\n"
-                "rejected rows, 4 interrupted (the same command goes on).\n");
+    fprintf(
+        to,
+        "\n'headrace help COMMAND' lists its options; 'headrace --version' tells about the build.\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration or locked, 3 done with\n"
+        "rejected rows, 4 interrupted (the same command goes on).\n");
 }
 
 static int unknown_command(const char *word) {

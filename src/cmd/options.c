@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options: see options.h. A message names the option as it was typed, what it expects and what it got;
- * an unknown option names the nearest right one, which is refused and never assumed. */
+ * options: see options.h. A message names the option as it was typed, what it expects and what it
+ * got; an unknown option names the nearest right one, which is refused and never assumed. */
 #include "cmd/options.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 
-#define WORD_MAX 48 /* longer words are never a slip of the fingers; also bounds the distance's table */
+#define WORD_MAX 48 /* longer words are no slip of the fingers; bounds the distance's table */
 
 static int min3(int a, int b, int c) {
     int m = a < b ? a : b;
@@ -84,7 +84,7 @@ static int64_t suffix_factor(const char *s) {
         const char *text;
         int64_t factor;
     } suffixes[] = {
-        {"", 1},          {"K", 1000},      {"k", 1000},         {"M", 1000000},
+        {"", 1},           {"K", 1000},     {"k", 1000},     {"M", 1000000},
         {"G", 1000000000}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30},
     };
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
@@ -125,8 +125,8 @@ static enum hr_status read_real(const struct hr_opt *o, const char *s, struct hr
     if (!number || strpbrk(s, "xXpP"))
         return hr_err_set(err, HR_ERR_CONFIG, "--%s expects a number, got '%s'", o->name, s);
     if (o->max > o->min && (v < o->min || v > o->max))
-        return hr_err_set(err, HR_ERR_CONFIG, "--%s expects %g to %g, got '%s'", o->name, o->min, o->max,
-                          s);
+        return hr_err_set(err, HR_ERR_CONFIG, "--%s expects %g to %g, got '%s'", o->name, o->min,
+                          o->max, s);
     *(double *)o->out = v;
     return HR_OK;
 }
@@ -148,16 +148,21 @@ static enum hr_status read_choice(const struct hr_opt *o, const char *s, struct 
 static enum hr_status read_value(const struct hr_opt *o, const char *s, struct hr_err *err) {
     switch (o->type) {
     case HR_OPT_INT:
-    case HR_OPT_COUNT: return read_int(o, s, err);
-    case HR_OPT_REAL: return read_real(o, s, err);
-    case HR_OPT_CHOICE: return read_choice(o, s, err);
+    case HR_OPT_COUNT:
+        return read_int(o, s, err);
+    case HR_OPT_REAL:
+        return read_real(o, s, err);
+    case HR_OPT_CHOICE:
+        return read_choice(o, s, err);
     case HR_OPT_STR:
         if (!*s)
             return hr_err_set(err, HR_ERR_CONFIG, "--%s expects %s, got an empty text", o->name,
                               o->value);
         *(const char **)o->out = s;
         return HR_OK;
-    case HR_OPT_FLAG: *(bool *)o->out = true; return HR_OK;
+    case HR_OPT_FLAG:
+        *(bool *)o->out = true;
+        return HR_OK;
     }
     return HR_OK;
 }
@@ -212,7 +217,8 @@ enum hr_status hr_options_scan(const struct hr_command_line *cl, int argc, char 
         return hr_err_set(err, HR_ERR_CONFIG, "usage: headrace %s %s; 'headrace help %s' says more",
                           cl->name, cl->usage, cl->name);
     if (n > cl->args_max)
-        return hr_err_set(err, HR_ERR_CONFIG, "'%s' is one argument too many; usage: headrace %s %s",
+        return hr_err_set(err, HR_ERR_CONFIG,
+                          "'%s' is one argument too many; usage: headrace %s %s",
                           argv[cl->args_max], cl->name, cl->usage);
     *n_args = n;
     return HR_OK;

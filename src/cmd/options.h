@@ -2,11 +2,11 @@
  *
  * options: the command line of one command, as a table.
  *
- * A command fills a table of options whose `out` points at its own variables (holding the defaults),
- * and calls hr_options_parse once. Help is made from the same table, so the two cannot disagree.
- * Only long names exist: `--name VALUE` or `--name=VALUE`; a flag is `--name`; `--` ends the options;
- * a lone `-` is an argument. Given twice, the last one wins. There are no abbreviations: a script
- * that used one would break when a new option arrives.
+ * A command fills a table of options whose `out` points at its own variables (holding the
+ * defaults), and calls hr_options_parse once. Help is made from the same table, so the two cannot
+ * disagree. Only long names exist: `--name VALUE` or `--name=VALUE`; a flag is `--name`; `--` ends
+ * the options; a lone `-` is an argument. Given twice, the last one wins. There are no
+ * abbreviations: a script that used one would break when a new option arrives.
  *
  *     bool json = false;
  *     const struct hr_opt opts[] = {
@@ -14,8 +14,9 @@
  *         {"threads", "N", "Engine", "Use N threads. Default: all usable cores.", HR_OPT_INT,
  *          &threads, .min = 1, .max = 1024},
  *     };
- *     struct hr_command_line cl = {"status", "DIR", "Tells how far ...", opts, HR_N_OPTS(opts), 1, 1};
- *     int code;
+ *     const struct hr_command_line cl = {
+ *         "status", "DIR", "Tells how far ...", opts, HR_N_OPTS(opts), 1, 1};
+ *     int n_args, code;
  *     if (!hr_options_parse(&cl, argc, argv, &n_args, &code)) return code;
  *     // arguments are argv[0 .. n_args-1] */
 #ifndef HR_CMD_OPTIONS_H
@@ -37,7 +38,7 @@ enum hr_opt_type {
 
 struct hr_opt {
     const char *name;  /* without dashes */
-    const char *value; /* what help calls the value ("N", "PATH"), the choices, or NULL for a flag */
+    const char *value; /* in help ("N", "PATH"), the choices, or NULL for a flag */
     const char *group; /* heading in help; options of one group stand together in the table */
     const char *help;  /* one sentence, and the default */
     enum hr_opt_type type;
@@ -58,8 +59,8 @@ struct hr_command_line {
 
 /* argv[0] is the command's name. True: go on, the arguments are argv[0 .. *n_args-1] (moved to the
  * front). False: help was printed to stdout or one error line to stderr; return *exit_code. */
-HR_MUST_USE bool hr_options_parse(const struct hr_command_line *cl, int argc, char **argv, int *n_args,
-                                  int *exit_code);
+HR_MUST_USE bool hr_options_parse(const struct hr_command_line *cl, int argc, char **argv,
+                                  int *n_args, int *exit_code);
 
 /* The parts of hr_options_parse, without any printing. Errors: HR_ERR_CONFIG. */
 HR_MUST_USE enum hr_status hr_options_scan(const struct hr_command_line *cl, int argc, char **argv,

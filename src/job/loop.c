@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop: see loop.h. Every handle is on the heap in one list of the loop, because libuv wants it to live
- * until its close callback has run. The serial queue keeps one item at the workers and the others in
- * a list; the next one leaves before the `done` of the last is called, so that the worker does not
- * wait for the loop.
- * Source: libuv 1.x documentation, docs.libuv.org. */
+ * loop: see loop.h. Every handle is on the heap in one list of the loop, because libuv wants it to
+ * live until its close callback has run. The serial queue keeps one item at the workers and the
+ * others in a list; the next one leaves before the `done` of the last is called, so that the worker
+ * does not wait for the loop. Source: libuv 1.x documentation, docs.libuv.org. */
 #include "job/loop.h"
 
 #include <stdbool.h>
@@ -76,8 +75,8 @@ void hr_loop_destroy(struct hr_loop **loop) {
     struct hr_loop *l = *loop;
     if (!l) return;
     if (l->opened) {
-        /* The work first: its `done` functions may still set timers. But no timer, signal or bell calls
-         * anybody any more: what they would touch may be gone. */
+        /* The work first: its `done` functions may still set timers. But no timer, signal or bell
+         * calls anybody any more: what they would touch may be gone. */
         l->closing = true;
         while (l->n_pending > 0) uv_run(&l->uv, UV_RUN_ONCE);
         for (struct handle *h = l->handles, *next; h; h = next) {
@@ -153,7 +152,8 @@ enum hr_status hr_loop_signal(struct hr_loop *loop, int signum, hr_loop_signal_f
                               struct hr_err *err) {
     struct handle *h = new_handle(loop, SIGNAL, arg);
     h->signal_fn = fn;
-    enum hr_status st = keep(loop, h, uv_signal_init(&loop->uv, &h->uv.signal), "signal handler", err);
+    enum hr_status st =
+        keep(loop, h, uv_signal_init(&loop->uv, &h->uv.signal), "signal handler", err);
     if (st) return st;
     int e = uv_signal_start(&h->uv.signal, on_signal, signum);
     if (e) return hr_err_set(err, HR_ERR_FAILED, "signal %d: %s", signum, uv_strerror(e));
@@ -193,8 +193,10 @@ static void on_done(uv_work_t *w, int status) {
     if (it->serial) {
         HR_ASSERT(loop->first == it);
         loop->first = it->next;
-        if (!loop->first) loop->last = NULL;
-        else send_to_worker(loop->first);
+        if (!loop->first)
+            loop->last = NULL;
+        else
+            send_to_worker(loop->first);
         loop->n_serial--;
     }
     loop->n_pending--;

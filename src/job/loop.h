@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop: the main thread's event loop: timers, signals, a bell that other threads ring, and work that
- * goes to worker threads. libuv stands behind it, in loop.c only.
+ * loop: the main thread's event loop: timers, signals, a bell that other threads ring, and work
+ * that goes to worker threads. libuv stands behind it, in loop.c only.
  *
- * All functions are for the loop's thread but hr_wake_ring. All callbacks run on the loop's thread but
- * the `work` of an item, which runs on a worker. Handles belong to the loop: hr_loop_destroy closes
- * them. A `work` function owns what its `arg` points to until its `done` has been called. */
+ * All functions are for the loop's thread but hr_wake_ring. All callbacks run on the loop's thread
+ * but the `work` of an item, which runs on a worker. Handles belong to the loop: hr_loop_destroy
+ * closes them. A `work` function owns what its `arg` points to until its `done` has been called. */
 #ifndef HR_JOB_LOOP_H
 #define HR_JOB_LOOP_H
 
@@ -30,19 +30,19 @@ void hr_loop_run(struct hr_loop *loop);
 /* hr_loop_run returns once the callbacks that are due have been called. */
 void hr_loop_stop(struct hr_loop *loop);
 
-/* Calls fn every `ms` milliseconds, the first time after `ms`. Ticks that were missed are not made up
- * for. *out (may be NULL) is borrowed until the loop is destroyed. */
+/* Calls fn every `ms` milliseconds, the first time after `ms`. Ticks that were missed are not made
+ * up for. *out (may be NULL) is borrowed until the loop is destroyed. */
 HR_MUST_USE enum hr_status hr_loop_timer(struct hr_loop *loop, int ms, hr_loop_fn fn, void *arg,
                                          struct hr_timer **out, struct hr_err *err);
 /* Stops it for good when ms is 0, otherwise goes on with another period, counted from now. */
 void hr_timer_set(struct hr_timer *timer, int ms);
 
-/* Calls fn for each arrival of a signal instead of its default action, until the loop is destroyed. */
+/* Calls fn for each arrival of a signal instead of its default action, until hr_loop_destroy. */
 HR_MUST_USE enum hr_status hr_loop_signal(struct hr_loop *loop, int signum, hr_loop_signal_fn fn,
                                           void *arg, struct hr_err *err);
 
-/* A bell: rung by any thread, any number of times, it calls fn soon and at least once after the last
- * ring (several rings may become one call). */
+/* A bell: rung by any thread, any number of times, it calls fn soon and at least once after the
+ * last ring (several rings may become one call). */
 HR_MUST_USE enum hr_status hr_loop_wake(struct hr_loop *loop, hr_loop_fn fn, void *arg,
                                         struct hr_wake **out, struct hr_err *err);
 /* Thread-safe, also for signal handlers. Nobody may ring after hr_loop_destroy began. */

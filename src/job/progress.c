@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: see progress.h. The periodic line begins with the fields that people already grep for in
- * the logs of inference servers, in their order and spelling; ours follow behind them. */
+ * progress: see progress.h. The periodic line begins with the fields that people already grep for
+ * in the logs of inference servers, in their order and spelling; ours follow behind them. */
 #include "job/progress.h"
 
 #include <poll.h>
@@ -16,7 +16,7 @@
 #define BAR_MIN  8
 #define BAR_MAX  30
 #define LIVE_MAX 240 /* columns */
-#define TEXT_MAX 240 /* bytes of a name or phase: two of them fit the 511 that log.c keeps of the line */
+#define TEXT_MAX 240 /* bytes of a name or phase: log.c keeps 511 of the whole line */
 
 /* ---- rate ---- */
 
@@ -42,7 +42,8 @@ double hr_rate_per_s(const struct hr_rate *r, int64_t now_ns) {
     }
     if (oldest < 0 || now_ns <= r->at_ns[oldest]) return 0;
     /* Up to now, not up to the newest point: a run that stands still is shown to slow down. */
-    return (double)(r->total[newest] - r->total[oldest]) * 1e9 / (double)(now_ns - r->at_ns[oldest]);
+    return (double)(r->total[newest] - r->total[oldest]) * 1e9 /
+           (double)(now_ns - r->at_ns[oldest]);
 }
 
 double hr_progress_eta_s(const struct hr_progress *p) {
@@ -76,10 +77,14 @@ void hr_format_duration(double seconds, struct hr_buf *out) {
         return;
     }
     int64_t s = seconds < 9e15 ? (int64_t)(seconds + 0.5) : INT64_C(9000000000000000);
-    if (s < 60) hr_buf_printf(out, "%ds", (int)s);
-    else if (s < 3600) hr_buf_printf(out, "%dm%02ds", (int)(s / 60), (int)(s % 60));
-    else if (s < 86400) hr_buf_printf(out, "%dh%02dm", (int)(s / 3600), (int)(s % 3600 / 60));
-    else hr_buf_printf(out, "%lldd%02dh", (long long)(s / 86400), (int)(s % 86400 / 3600));
+    if (s < 60)
+        hr_buf_printf(out, "%ds", (int)s);
+    else if (s < 3600)
+        hr_buf_printf(out, "%dm%02ds", (int)(s / 60), (int)(s % 60));
+    else if (s < 86400)
+        hr_buf_printf(out, "%dh%02dm", (int)(s / 3600), (int)(s % 3600 / 60));
+    else
+        hr_buf_printf(out, "%lldd%02dh", (long long)(s / 86400), (int)(s % 86400 / 3600));
 }
 
 void hr_format_count(int64_t n, struct hr_buf *out) {
@@ -226,7 +231,8 @@ static void put_counts(const struct hr_summary *s, struct hr_buf *out) {
     }
     hr_buf_printf(out, " rows, %lld rejected", (long long)s->rejects);
     if (s->numeric_errors > 0)
-        hr_buf_printf(out, " (%lld because of NaN or infinite numbers)", (long long)s->numeric_errors);
+        hr_buf_printf(out, " (%lld because of NaN or infinite numbers)",
+                      (long long)s->numeric_errors);
 }
 
 static void put_cap(const struct hr_summary *s, struct hr_buf *out) {
@@ -236,7 +242,8 @@ static void put_cap(const struct hr_summary *s, struct hr_buf *out) {
     hr_buf_puts(out, " tokens, ");
     hr_format_count(off < 0 ? -off : off, out);
     hr_buf_printf(out, " %s it (%.2f %%), %lld rows over the cap", off > 0 ? "above" : "below",
-                  100.0 * (double)(off < 0 ? -off : off) / (double)s->cap_tokens, (long long)s->over_cap);
+                  100.0 * (double)(off < 0 ? -off : off) / (double)s->cap_tokens,
+                  (long long)s->over_cap);
 }
 
 void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {

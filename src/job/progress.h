@@ -4,7 +4,7 @@
  * else, and the summary at the end.
  *
  * Formatting is pure: the state is a struct that the caller fills, time is an argument. Only
- * hr_progress_show touches stderr, and it never waits for it: a line that would block is left out. */
+ * hr_progress_show touches stderr and never waits for it: a line that would block is left out. */
 #ifndef HR_JOB_PROGRESS_H
 #define HR_JOB_PROGRESS_H
 
@@ -13,8 +13,8 @@
 
 #include "base/buf.h"
 
-/* Tokens a second over the last HR_RATE_WINDOW_NS: a ring of (time, total) points. Zeroed is valid. */
-#define HR_RATE_WINDOW_NS INT64_C(10000000000) /* long enough to smooth prefills, short enough to trust */
+/* Tokens a second over the last HR_RATE_WINDOW_NS: a ring of (time, total). Zeroed is valid. */
+#define HR_RATE_WINDOW_NS INT64_C(10000000000) /* smooths prefills, follows changes */
 #define HR_RATE_POINTS    64
 struct hr_rate {
     int64_t at_ns[HR_RATE_POINTS], total[HR_RATE_POINTS];
@@ -27,9 +27,10 @@ double hr_rate_per_s(const struct hr_rate *r, int64_t now_ns);
 
 struct hr_progress {
     const char *dataset; /* name, or "3 datasets"; borrowed */
-    const char *phase;   /* "loading weights 43 %", "paused: no space left on ..."; NULL: generating */
-    int64_t rows_done, rows_total; /* samples finished over all runs; rows_total -1: not known yet */
-    int64_t n_length, rejects;     /* of them ended in `length`; rejected */
+    const char *phase;   /* "loading weights 43 %", "paused: no space left"; NULL: generating */
+    /* Samples finished over all runs, and there to do (-1: not known yet). */
+    int64_t rows_done, rows_total;
+    int64_t n_length, rejects; /* of them ended in `length`; rejected */
     int64_t prompt_tokens, completion_tokens; /* of finished rows, over all runs */
     int64_t inflight_tokens; /* completion tokens of the rows that run or wait half-done */
     int64_t cap_tokens;      /* max_tokens_per_dataset, 0: none */
@@ -39,15 +40,15 @@ struct hr_progress {
     int64_t elapsed_ns;
 };
 
-/* Seconds to the end: what the missing rows will take at the mean completion length so far, less what
- * is in flight, or less when the cap comes first; -1: not known. */
+/* Seconds to the end: what the missing rows will take at the mean completion length so far, less
+ * what is in flight, or less when the cap comes first; -1: not known. */
 double hr_progress_eta_s(const struct hr_progress *p);
 
 /* One line without newline of at most `width` columns (at least 20 are assumed): what matters least
  * goes first when it is narrow. */
 void hr_progress_live(const struct hr_progress *p, int width, struct hr_buf *out);
-/* "Decode batch, #running-req: 72, #token: 153179, token usage: 0.96, gen throughput (token/s): 930.63,
- * #queue-req: 79, rows: 12/164, ETA: 3m12s"; while there is a phase: "demo: loading weights 43 %". */
+/* "Decode batch, #running-req: 72, #token: 153179, token usage: 0.96, gen throughput (token/s):
+ * 930.63, #queue-req: 79, rows: 12/164, ETA: 3m12s"; in a phase "demo: loading weights 43 %". */
 void hr_progress_periodic(const struct hr_progress *p, struct hr_buf *out);
 
 /* Shows the state: live line if stderr is a terminal, periodic line otherwise. Drops it when stderr
@@ -59,11 +60,12 @@ struct hr_summary {
     const char *dataset, *how; /* "done", "interrupted", "stopped at the cap", ... */
     const char *dir;           /* where the files are */
     int64_t rows_done, rows_total, rows_length, rejects, numeric_errors; /* total -1: not known */
-    int64_t over_cap; /* rows that were not begun because of the cap */
+    int64_t over_cap;                         /* rows that were not begun because of the cap */
     int64_t prompt_tokens, completion_tokens; /* of finished rows, over all runs */
-    int64_t cap_tokens; /* 0: none */
-    int64_t resumed_tokens, resumed_rows; /* taken over from the journal by this run */
-    int64_t run_rows, run_tokens, active_ns; /* finished, sampled in this run; time without the load */
+    int64_t cap_tokens;                       /* 0: none */
+    int64_t resumed_tokens, resumed_rows;     /* taken over from the journal by this run */
+    int64_t run_rows, run_tokens; /* finished and sampled in this run */
+    int64_t active_ns;            /* its time, the load of the model left out */
 };
 /* Lines separated by newlines, none at the end. */
 void hr_summary_format(const struct hr_summary *s, struct hr_buf *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runlog: see runlog.h. Each line is one write(2) to a file opened with O_APPEND, so a kill tears at
- * most the last one. After a short write the next line begins on a line of its own. */
+ * runlog: see runlog.h. Each line is one write(2) to a file opened with O_APPEND, so a kill tears
+ * at most the last one. After a short write the next line begins on a line of its own. */
 #include "job/runlog.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd/options: what the command line accepts, and what a person is told who typed something else. */
+ * cmd/options: what the command line accepts, and what a person is told who typed something else.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,15 +20,16 @@ static int dtype;
 static const struct hr_opt opts[] = {
     {"json", NULL, "Output", "Print JSON. Default: a table.", HR_OPT_FLAG, &json},
     {"out", "DIR", "Output", "Write below DIR. Default: prepared.", HR_OPT_STR, &out_dir},
-    {"limit", "N", "Input", "Take the first N rows. Default: all.", HR_OPT_INT, &limit, &limit_given, 1,
-     1e6},
-    {"kv-tokens", "N", "Engine", "Hold N tokens of KV. Default: what fits.", HR_OPT_COUNT, &kv, NULL, 1,
-     INT64_MAX},
-    {"temperature", "F", "Sampling", "Sample at temperature F. Default: 1.", HR_OPT_REAL, &temperature,
-     NULL, 0, 100},
+    {"limit", "N", "Input", "Take the first N rows. Default: all.", HR_OPT_INT, &limit,
+     &limit_given, 1, 1e6},
+    {"kv-tokens", "N", "Engine", "Hold N tokens of KV. Default: what fits.", HR_OPT_COUNT, &kv,
+     NULL, 1, INT64_MAX},
+    {"temperature", "F", "Sampling", "Sample at temperature F. Default: 1.", HR_OPT_REAL,
+     &temperature, NULL, 0, 100},
     {"dtype", "bf16|f32", "Engine", "Compute in this type. Default: bf16.", HR_OPT_CHOICE, &dtype},
 };
-static const struct hr_command_line cl = {"try", "DIR...", "Tries options.", opts, HR_N_OPTS(opts), 1, 2};
+static const struct hr_command_line cl = {"try", "DIR...", "Tries options.", opts, HR_N_OPTS(opts),
+                                          1,     2};
 
 static struct hr_err err;
 static int n_args;
@@ -129,7 +131,8 @@ static void help_has_every_option_below_its_group(void **state) {
     hr_options_help(&cl, &b);
     const char *text = hr_buf_cstr(&b);
     assert_non_null(strstr(text, "usage: headrace try DIR... [options]\n"));
-    assert_non_null(strstr(text, "\nSampling\n  --temperature F\n      Sample at temperature F. Default: 1.\n"));
+    assert_non_null(strstr(
+        text, "\nSampling\n  --temperature F\n      Sample at temperature F. Default: 1.\n"));
     for (int i = 0; i < HR_N_OPTS(opts); i++) assert_non_null(strstr(text, opts[i].name));
     hr_buf_finish(&b);
 }

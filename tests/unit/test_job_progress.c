@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job/progress, job/loop, job/runlog: what a person is told about a run, at any width; what the loop
- * promises about order; that run.log is whole lines. */
+ * job/progress, job/loop, job/runlog: what a person is told about a run, at any width; what the
+ * loop promises about order; that run.log is whole lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,17 +23,25 @@
 #define S INT64_C(1000000000)
 
 static const struct hr_progress half_way = {
-    .dataset = "B2_opencodeinstruct", .rows_done = 12, .rows_total = 164, .completion_tokens = 12000,
-    .running = 72, .queued = 79, .kv_used_tokens = 153179, .kv_total_tokens = 159277, .tok_s = 930.63,
+    .dataset = "B2_opencodeinstruct",
+    .rows_done = 12,
+    .rows_total = 164,
+    .completion_tokens = 12000,
+    .running = 72,
+    .queued = 79,
+    .kv_used_tokens = 153179,
+    .kv_total_tokens = 159277,
+    .tok_s = 930.63,
     .inflight_tokens = 20000,
 };
 
 static void the_periodic_line_begins_with_the_fields_people_grep_for(void **state) {
     struct hr_buf b = {0};
     hr_progress_periodic(&half_way, &b);
-    assert_string_equal(hr_buf_cstr(&b),
-                        "Decode batch, #running-req: 72, #token: 153179, token usage: 0.96, "
-                        "gen throughput (token/s): 930.63, #queue-req: 79, rows: 12/164, ETA: 2m22s");
+    assert_string_equal(
+        hr_buf_cstr(&b),
+        "Decode batch, #running-req: 72, #token: 153179, token usage: 0.96, "
+        "gen throughput (token/s): 930.63, #queue-req: 79, rows: 12/164, ETA: 2m22s");
     hr_buf_finish(&b);
 }
 
@@ -58,26 +66,30 @@ static void the_live_line_fits_any_width_and_keeps_the_rows(void **state) {
         assert_true((int)b.len <= width);
         assert_non_null(strstr(hr_buf_cstr(&b), "12/164"));
     }
-    assert_string_equal(b.data, "B2_opencodeinstruct  [==>                         ] 12/164  931 tok/s"
-                                "  72 running  79 queued  KV 96%  ETA 2m22s");
+    assert_string_equal(b.data,
+                        "B2_opencodeinstruct  [==>                         ] 12/164  931 tok/s"
+                        "  72 running  79 queued  KV 96%  ETA 2m22s");
     hr_buf_finish(&b);
 }
 
 static void a_long_name_is_cut_between_characters(void **state) {
     struct hr_progress p = half_way;
     struct hr_buf b = {0};
-    p.dataset = "\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8";
+    p.dataset = "\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf"
+                "\xa8\xe9\xaf\xa8";
     p.phase = "loading";
     hr_progress_live(&p, 20, &b); /* a third of 20 columns: six characters */
-    assert_string_equal(hr_buf_cstr(&b), "\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8"
-                                         "\xe9\xaf\xa8  loading");
+    assert_string_equal(hr_buf_cstr(&b),
+                        "\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8\xe9\xaf\xa8"
+                        "\xe9\xaf\xa8  loading");
     hr_buf_finish(&b);
 }
 
 static void the_rate_looks_back_one_window_and_falls_when_nothing_comes(void **state) {
     struct hr_rate r = {0};
     assert_true(hr_rate_per_s(&r, 0) == 0);
-    for (int i = 0; i <= 1000; i++) hr_rate_add(&r, i * S / 10, i < 500 ? i * 100 : 50000 + (i - 500) * 10);
+    for (int i = 0; i <= 1000; i++)
+        hr_rate_add(&r, i * S / 10, i < 500 ? i * 100 : 50000 + (i - 500) * 10);
     double v = hr_rate_per_s(&r, 100 * S); /* 1000 a second long ago, 100 a second now */
     assert_true(v > 99 && v < 101);
     v = hr_rate_per_s(&r, 105 * S);
@@ -90,8 +102,13 @@ static void the_rate_looks_back_one_window_and_falls_when_nothing_comes(void **s
 }
 
 static void the_end_is_estimated_from_the_mean_length_and_the_cap(void **state) {
-    struct hr_progress p = {.dataset = "d", .rows_done = 10, .rows_total = 110, .completion_tokens = 1000,
-                            .tok_s = 100, .running = 5, .inflight_tokens = 500};
+    struct hr_progress p = {.dataset = "d",
+                            .rows_done = 10,
+                            .rows_total = 110,
+                            .completion_tokens = 1000,
+                            .tok_s = 100,
+                            .running = 5,
+                            .inflight_tokens = 500};
     assert_true(hr_progress_eta_s(&p) == 95); /* 100 rows x 100 tokens - 500, at 100 a second */
     p.cap_tokens = 2500;
     assert_true(hr_progress_eta_s(&p) == 10);
@@ -109,7 +126,8 @@ static void durations_and_counts_read_like_words(void **state) {
     const struct {
         double s;
         const char *text;
-    } cases[] = {{-1, "?"}, {0, "0.0s"}, {9.94, "9.9s"}, {9.96, "10s"}, {59.6, "1m00s"}, {192, "3m12s"},
+    } cases[] = {{-1, "?"},         {0, "0.0s"},     {9.94, "9.9s"},
+                 {9.96, "10s"},     {59.6, "1m00s"}, {192, "3m12s"},
                  {3599.7, "1h00m"}, {3720, "1h02m"}, {183600, "2d03h"}};
     struct hr_buf b = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -118,7 +136,8 @@ static void durations_and_counts_read_like_words(void **state) {
         assert_string_equal(hr_buf_cstr(&b), cases[i].text);
     }
     const int64_t counts[] = {0, 999, 1000, 1234567, -1000, INT64_MIN};
-    const char *texts[] = {"0", "999", "1,000", "1,234,567", "-1,000", "-9,223,372,036,854,775,808"};
+    const char *texts[] = {"0",         "999",    "1,000",
+                           "1,234,567", "-1,000", "-9,223,372,036,854,775,808"};
     for (size_t i = 0; i < 6; i++) {
         hr_buf_clear(&b);
         hr_format_count(counts[i], &b);
@@ -128,21 +147,33 @@ static void durations_and_counts_read_like_words(void **state) {
 }
 
 static void the_summary_names_truncated_rows_and_the_distance_from_the_cap(void **state) {
-    struct hr_summary s = {.dataset = "demo", .how = "stopped at the cap", .dir = "prepared/demo",
-                           .rows_done = 10, .rows_total = 24, .rows_length = 4, .rejects = 2,
-                           .over_cap = 12, .prompt_tokens = 1234, .completion_tokens = 10150,
-                           .cap_tokens = 10000, .resumed_tokens = 321, .resumed_rows = 3, .run_rows = 7,
-                           .run_tokens = 7000, .active_ns = 70 * S};
+    struct hr_summary s = {.dataset = "demo",
+                           .how = "stopped at the cap",
+                           .dir = "prepared/demo",
+                           .rows_done = 10,
+                           .rows_total = 24,
+                           .rows_length = 4,
+                           .rejects = 2,
+                           .over_cap = 12,
+                           .prompt_tokens = 1234,
+                           .completion_tokens = 10150,
+                           .cap_tokens = 10000,
+                           .resumed_tokens = 321,
+                           .resumed_rows = 3,
+                           .run_rows = 7,
+                           .run_tokens = 7000,
+                           .active_ns = 70 * S};
     struct hr_buf b = {0};
     hr_summary_format(&s, &b);
-    assert_string_equal(hr_buf_cstr(&b),
-                        "demo: stopped at the cap, 10 of 24 rows, 2 rejected\n"
-                        "  tokens     1,234 prompt, 10,150 completion, 1015.0 a row\n"
-                        "  length     4/10 rows ended in length (max_tokens or the context)\n"
-                        "  this run   7 rows, 7,000 tokens in 1m10s, 100.0 tok/s\n"
-                        "  resumed    321 tokens of 3 unfinished rows\n"
-                        "  cap        10,000 tokens, 150 above it (1.50 %), 12 rows over the cap\n"
-                        "  files      prepared/demo/raw_responses.jsonl, prepared/demo/rejects.jsonl");
+    assert_string_equal(
+        hr_buf_cstr(&b),
+        "demo: stopped at the cap, 10 of 24 rows, 2 rejected\n"
+        "  tokens     1,234 prompt, 10,150 completion, 1015.0 a row\n"
+        "  length     4/10 rows ended in length (max_tokens or the context)\n"
+        "  this run   7 rows, 7,000 tokens in 1m10s, 100.0 tok/s\n"
+        "  resumed    321 tokens of 3 unfinished rows\n"
+        "  cap        10,000 tokens, 150 above it (1.50 %), 12 rows over the cap\n"
+        "  files      prepared/demo/raw_responses.jsonl, prepared/demo/rejects.jsonl");
     hr_buf_finish(&b);
 }
 
@@ -152,7 +183,8 @@ static void progress_does_not_wait_for_a_full_pipe(void **state) {
     assert_int_equal(pipe(ends), 0);
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
     char block[4096] = {0};
-    while (write(ends[1], block, sizeof block) > 0) {}
+    while (write(ends[1], block, sizeof block) > 0) {
+    }
     fcntl(ends[1], F_SETFL, 0);
     dup2(ends[1], 2);
     alarm(20); /* fails loudly instead of hanging */
@@ -211,8 +243,10 @@ static void destroying_the_loop_waits_for_its_work(void **state) {
     assert_int_equal(hr_loop_create(&t.loop, NULL), HR_OK);
     for (int i = 0; i < 8; i++) {
         steps[i] = (struct step){&t, i};
-        if (i % 2) hr_loop_work(t.loop, serial_work, serial_done, &steps[i]);
-        else hr_loop_serial(t.loop, serial_work, serial_done, &steps[i]);
+        if (i % 2)
+            hr_loop_work(t.loop, serial_work, serial_done, &steps[i]);
+        else
+            hr_loop_serial(t.loop, serial_work, serial_done, &steps[i]);
     }
     hr_loop_destroy(&t.loop);
     assert_int_equal(t.n, 8);
