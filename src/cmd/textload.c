@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * textload: see textload.h.
+ *
+ * Where a directory's files disagree: chat_template.jinja wins over the template in
+ * tokenizer_config.json; a special token of tokenizer_config.json over special_tokens_map.json's. End
+ * tokens are never overruled, only added: a model stops at every token that any of its files names.
+ * Source: huggingface/transformers tokenization_utils_base.py (files, special tokens, named templates)
+ * and generation/configuration_utils.py; ggml-org/ggml docs/gguf.md "Tokenizer". */
+#include "cmd/textload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/json.h"
+
+#define TOKENIZER_BYTES_MAX ((size_t)512 << 20)
+#define CONFIG_BYTES_MAX    ((size_t)64 << 20) /* tokenizer_config.json can list every added token */
+#define TEMPLATE_BYTES_MAX  ((size_t)16 << 20)
+
+static const char *const special_names[HR_SPECIAL_MAX] = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+};
+
+/* A template's text before it is compiled. */
+struct source {
+    struct hr_buf text;
+    bool found;
+};
+
+struct loader {
+    const struct hr_model_file *mf;
+    struct hr_model_text *out;
+    struct hr_json *tokenizer_config, *special_map, *config, *generation; /* owned, NULL when absent */
+    struct source chat, tools;
+};
+
+/* A whole file; HR_ERR_NOTFOUND without a message when there is none. */
+static enum hr_status read_file(const char *path, size_t bytes_max, struct hr_buf *out,
+                                struct hr_err *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return HR_ERR_NOTFOUND;
+    ssize_t n = fd < 0 ? -1 : 1;
+    while (n > 0 && out->len <= bytes_max) {
+        hr_buf_reserve(out, 1 << 16);
+        n = read(fd, out->data + out->len, 1 << 16);
+        if (n < 0 && errno == EINTR) n = 1;
+        else if (n > 0) out->len += (size_t)n;
+    }
+    int code = errno;
+    if (fd >= 0) close(fd);
+    if (n < 0) return hr_err_set(err, HR_ERR_IO, "%s: %s", path, strerror(code));
+    if (out->len > bytes_max)
+        return hr_err_set(err, HR_ERR_LIMIT, "%s: larger than %zu bytes", path, bytes_max);
+    return HR_OK;
+}
+
+static const char *file_path(const struct loader *l, const char *name, struct hr_buf *b) {
+    hr_buf_clear(b);
+    hr_buf_printf(b, "%s/%s", hr_model_file_dir(l->mf), name);
+    return hr_buf_cstr(b);
+}
+
+/* A JSON file that may be absent: then *out stays NULL. */
+static enum hr_status read_json(const struct loader *l, const char *name, struct hr_json **out,
+                                struct hr_err *err) {
+    struct hr_buf path = {0};
+    enum hr_status rc = hr_json_parse_file(file_path(l, name, &path), CONFIG_BYTES_MAX, out, err);
+    if (rc == HR_ERR_NOTFOUND) rc = HR_OK;
+    if (!rc && *out && hr_json_type(*out) != HR_JSON_OBJECT)
+        rc = hr_err_set(err, HR_ERR_FORMAT, "%s: it is not a JSON object", hr_buf_cstr(&path));
+    hr_buf_finish(&path);
+    return rc;
+}
+
+static enum hr_status add_eos(struct hr_model_text *t, int64_t id, const char *where,
+                              struct hr_err *err) {
+    if (id < 0 || id > INT32_MAX)
+        return hr_err_set(err, HR_ERR_FORMAT, "%s: end token %lld is not a token id", where,
+                          (long long)id);
+    int at = 0;
+    while (at < t->n_eos && t->eos_ids[at] < id) at++;
+    if (at < t->n_eos && t->eos_ids[at] == id) return HR_OK;
+    if (t->n_eos == HR_EOS_MAX)
+        return hr_err_set(err, HR_ERR_LIMIT, "%s: the model has more than %d end tokens", where,
+                          HR_EOS_MAX);
+    memmove(t->eos_ids + at + 1, t->eos_ids + at, (size_t)(t->n_eos - at) * sizeof *t->eos_ids);
+    t->eos_ids[at] = (int32_t)id;
+    t->n_eos++;
+    return HR_OK;
+}
+
+/* eos_token_id of a file: a number, a list of numbers, null or absent. */
+static enum hr_status add_eos_json(struct hr_model_text *t, const struct hr_json *root,
+                                   const char *where, struct hr_err *err) {
+    const struct hr_json *v = hr_json_get(root, "eos_token_id");
+    size_t n = hr_json_type(v) == HR_JSON_ARRAY ? hr_json_size(v) : 1;
+    int64_t id;
+    enum hr_status rc = HR_OK;
+    if (hr_json_type(v) == HR_JSON_NULL) return HR_OK;
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (!hr_json_int(hr_json_type(v) == HR_JSON_ARRAY ? hr_json_at(v, i) : v, &id)) id = -1;
+        rc = add_eos(t, id, where, err);
+    }
+    return rc;
+}
+
+/* Makes a special token a template variable, and keeps the text of the two that others ask for. */
+static void add_special(struct hr_model_text *t, const char *name, const char *s, size_t len) {
+    struct hr_buf json = {0};
+    if (memchr(s, 0, len)) return; /* no tokenizer has such a token */
+    hr_buf_json_str(&json, s, len);
+    t->special[t->n_special++] = (struct hr_template_var){
+        .name = name, .json = json.data, .json_len = json.len, .trusted = true};
+    if (strcmp(name, "bos_token") == 0) {
+        t->bos_token = hr_xstrndup(s, len);
+        t->bos_id = hr_tokenizer_find(t->tokenizer, s, len);
+    } else if (strcmp(name, "eos_token") == 0) {
+        t->eos_token = hr_xstrndup(s, len);
+    }
+}
+
+/* A special token is a string or an object with its "content". */
+static bool special_text(const struct hr_json *root, const char *name, const char **s, size_t *len) {
+    const struct hr_json *v = hr_json_get(root, name);
+    return hr_json_str(v, s, len) || hr_json_str(hr_json_get(v, "content"), s, len);
+}
+
+static enum hr_status load_special(struct loader *l, struct hr_err *err) {
+    struct hr_model_text *t = l->out;
+    const char *s;
+    size_t len;
+    int32_t id;
+    for (int i = 0; i < HR_SPECIAL_MAX; i++)
+        if (special_text(l->tokenizer_config, special_names[i], &s, &len) ||
+            special_text(l->special_map, special_names[i], &s, &len))
+            add_special(t, special_names[i], s, len);
+    hr_json_bool(hr_json_get(l->tokenizer_config, "add_bos_token"), &t->add_bos);
+    if (t->bos_id < 0) t->add_bos = false;
+    enum hr_status rc = add_eos_json(t, l->generation, "generation_config.json", err);
+    if (!rc) rc = add_eos_json(t, l->config, "config.json", err);
+    if (!rc && t->eos_token) {
+        id = hr_tokenizer_find(t->tokenizer, t->eos_token, strlen(t->eos_token));
+        if (id >= 0) rc = add_eos(t, id, "tokenizer_config.json", err);
+    }
+    return rc;
+}
+
+/* One number of generation_config.json; absent and null state nothing. */
+static enum hr_status generation_real(const struct hr_json *root, const char *key, double min,
+                                      double max, bool *has, double *out, struct hr_err *err) {
+    const struct hr_json *v = hr_json_get(root, key);
+    if (hr_json_type(v) == HR_JSON_NULL) return HR_OK;
+    if (!hr_json_real(v, out) || !(*out >= min && *out <= max))
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "generation_config.json: key \"%s\" is not a number from %g to %g", key, min,
+                          max);
+    *has = true;
+    return HR_OK;
+}
+
+static enum hr_status load_generation(struct loader *l, struct hr_err *err) {
+    struct hr_sampling_spec *g = &l->out->generation;
+    const struct hr_json *root = l->generation, *top_k = hr_json_get(root, "top_k");
+    bool do_sample = true;
+    if (hr_json_bool(hr_json_get(root, "do_sample"), &do_sample) && !do_sample) {
+        g->has_temperature = true;
+        g->temperature = 0;
+    } else {
+        enum hr_status rc = generation_real(root, "temperature", 0, 1e4, &g->has_temperature,
+                                            &g->temperature, err);
+        if (!rc) rc = generation_real(root, "top_p", 1e-9, 1, &g->has_top_p, &g->top_p, err);
+        if (!rc) rc = generation_real(root, "min_p", 0, 1, &g->has_min_p, &g->min_p, err);
+        if (rc) return rc;
+        if (hr_json_type(top_k) != HR_JSON_NULL) {
+            if (!hr_json_int(top_k, &g->top_k) || g->top_k < -1)
+                return hr_err_set(err, HR_ERR_FORMAT,
+                                  "generation_config.json: key \"top_k\" is not a whole number from -1");
+            g->has_top_k = true;
+        }
+    }
+    return generation_real(root, "repetition_penalty", 1e-4, 1e4, &g->has_repetition_penalty,
+                           &g->repetition_penalty, err);
+}
+
+static void set_source(struct source *s, const char *text, size_t len) {
+    if (s->found) return;
+    s->found = true;
+    hr_buf_append(&s->text, text, len);
+}
+
+static enum hr_status read_template(struct loader *l, const char *path, struct source *s,
+                                    struct hr_err *err) {
+    enum hr_status rc = read_file(path, TEMPLATE_BYTES_MAX, &s->text, err);
+    s->found = rc == HR_OK;
+    return rc;
+}
+
+/* tokenizer_config.json: a string, or a list of {"name", "template"} of which "default" and
+ * "tool_use" are the ones that a chat can ask for. */
+static void config_template(struct loader *l) {
+    const struct hr_json *v = hr_json_get(l->tokenizer_config, "chat_template");
+    const char *name, *text;
+    size_t name_len, len;
+    if (hr_json_str(v, &text, &len)) set_source(&l->chat, text, len);
+    for (size_t i = 0; hr_json_type(v) == HR_JSON_ARRAY && i < hr_json_size(v); i++) {
+        const struct hr_json *entry = hr_json_at(v, i);
+        if (!hr_json_str(hr_json_get(entry, "name"), &name, &name_len) ||
+            !hr_json_str(hr_json_get(entry, "template"), &text, &len))
+            continue;
+        if (name_len == 7 && memcmp(name, "default", 7) == 0) set_source(&l->chat, text, len);
+        if (name_len == 8 && memcmp(name, "tool_use", 8) == 0) set_source(&l->tools, text, len);
+    }
+    if (l->chat.found) l->out->template_origin = hr_xstrdup("tokenizer_config.json");
+}
+
+static enum hr_status find_dir_template(struct loader *l, struct hr_err *err) {
+    struct hr_buf path = {0};
+    enum hr_status rc = read_template(l, file_path(l, "chat_template.jinja", &path), &l->chat, err);
+    if (rc == HR_ERR_NOTFOUND) {
+        config_template(l);
+        rc = HR_OK;
+    } else if (!rc) {
+        l->out->template_origin = hr_xstrdup("chat_template.jinja");
+        rc = read_template(l, file_path(l, "additional_chat_templates/tool_use.jinja", &path),
+                           &l->tools, err);
+        if (rc == HR_ERR_NOTFOUND) rc = HR_OK;
+    }
+    hr_buf_finish(&path);
+    return rc;
+}
+
+static void find_gguf_template(struct loader *l) {
+    const char *s;
+    size_t len;
+    if (hr_model_file_meta_str(l->mf, "tokenizer.chat_template", &s, &len) ||
+        hr_model_file_meta_str(l->mf, "tokenizer.chat_template.default", &s, &len)) {
+        set_source(&l->chat, s, len);
+        l->out->template_origin = hr_xstrdup("tokenizer.chat_template");
+    }
+    if (hr_model_file_meta_str(l->mf, "tokenizer.chat_template.tool_use", &s, &len))
+        set_source(&l->tools, s, len);
+}
+
+static enum hr_status find_template(struct loader *l, const char *override, struct hr_err *err) {
+    if (override) {
+        enum hr_status rc = read_template(l, override, &l->chat, err);
+        if (rc == HR_ERR_NOTFOUND)
+            return hr_err_set(err, HR_ERR_NOTFOUND, "%s: no such template file", override);
+        l->out->template_origin = hr_xstrdup(override);
+        return rc;
+    }
+    if (!hr_model_file_is_gguf(l->mf)) return find_dir_template(l, err);
+    find_gguf_template(l);
+    return HR_OK;
+}
+
+static enum hr_status load_template(struct loader *l, const char *override, struct hr_err *err) {
+    struct hr_model_text *t = l->out;
+    enum hr_status rc = find_template(l, override, err);
+    if (rc || !l->chat.found) return rc;
+    rc = hr_template_compile(hr_buf_cstr(&l->chat.text), l->chat.text.len, &t->chat_template, err);
+    if (!rc && l->tools.found)
+        rc = hr_template_compile(hr_buf_cstr(&l->tools.text), l->tools.text.len, &t->tool_template, err);
+    if (rc) return hr_err_prefix(err, "chat template (%s)", t->template_origin);
+
+    struct hr_sha256 sha;
+    uint8_t digest[32];
+    hr_sha256_init(&sha);
+    hr_sha256_update(&sha, l->chat.text.data, l->chat.text.len);
+    if (l->tools.found) { /* a NUL cannot be in a template, so the pair is told from one text */
+        hr_sha256_update(&sha, "", 1);
+        hr_sha256_update(&sha, l->tools.text.data, l->tools.text.len);
+    }
+    hr_sha256_final(&sha, digest);
+    hr_hex(digest, sizeof digest, t->template_hash);
+    return HR_OK;
+}
+
+static enum hr_status load_dir_tokenizer(struct loader *l, struct hr_err *err) {
+    struct hr_buf path = {0}, text = {0};
+    uint8_t digest[32];
+    file_path(l, "tokenizer.json", &path);
+    enum hr_status rc = read_file(hr_buf_cstr(&path), TOKENIZER_BYTES_MAX, &text, err);
+    if (rc == HR_ERR_NOTFOUND)
+        hr_err_set(err, rc, "%s: there is none; headrace needs the tokenizer in this form",
+                   hr_buf_cstr(&path));
+    if (rc) goto done;
+    rc = hr_tokenizer_create_json(hr_buf_cstr(&text), text.len, &l->out->tokenizer, err);
+    if (rc) {
+        hr_err_prefix(err, "%s", hr_buf_cstr(&path));
+        goto done;
+    }
+    hr_sha256(text.data, text.len, digest);
+    hr_hex(digest, sizeof digest, l->out->tokenizer_hash);
+done:
+    hr_buf_finish(&path);
+    hr_buf_finish(&text);
+    return rc;
+}
+
+static enum hr_status load_dir(struct loader *l, struct hr_err *err) {
+    enum hr_status rc = load_dir_tokenizer(l, err);
+    if (!rc) rc = read_json(l, "tokenizer_config.json", &l->tokenizer_config, err);
+    if (!rc) rc = read_json(l, "special_tokens_map.json", &l->special_map, err);
+    if (!rc) rc = read_json(l, "config.json", &l->config, err);
+    if (!rc) rc = read_json(l, "generation_config.json", &l->generation, err);
+    if (!rc) rc = load_special(l, err);
+    if (!rc) rc = load_generation(l, err);
+    return rc;
+}
+
+/* The arrays of a GGUF vocabulary, as pointers into the file. */
+struct vocab_arrays {
+    const char **tokens, **merges; /* owned; their strings are the file's */
+    size_t *token_len, *merge_len;
+    int32_t *types;
+    size_t n_tokens, n_merges, n_types;
+};
+
+static void vocab_arrays_finish(struct vocab_arrays *a) {
+    free(a->tokens);
+    free(a->merges);
+    free(a->token_len);
+    free(a->merge_len);
+    free(a->types);
+}
+
+static enum hr_status read_strings(const struct hr_model_file *mf, const char *key, bool needed,
+                                   const char ***s, size_t **len, size_t *n, struct hr_err *err) {
+    if (!hr_model_file_meta_array(mf, key, n)) {
+        if (needed) return hr_err_set(err, HR_ERR_FORMAT, "metadata key %s is missing", key);
+        *n = 0;
+        return HR_OK;
+    }
+    if (*n > INT32_MAX / 2)
+        return hr_err_set(err, HR_ERR_LIMIT, "metadata key %s has %zu entries", key, *n);
+    *s = hr_xcalloc(*n, sizeof **s);
+    *len = hr_xcalloc(*n, sizeof **len);
+    if (!hr_model_file_meta_array_str(mf, key, *s, *len))
+        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %s is not an array of strings", key);
+    return HR_OK;
+}
+
+static enum hr_status read_vocab(const struct hr_model_file *mf, struct vocab_arrays *a,
+                                 struct hr_err *err) {
+    enum hr_status rc = read_strings(mf, "tokenizer.ggml.tokens", true, &a->tokens, &a->token_len,
+                                     &a->n_tokens, err);
+    if (!rc)
+        rc = read_strings(mf, "tokenizer.ggml.merges", false, &a->merges, &a->merge_len,
+                          &a->n_merges, err);
+    if (rc) return rc;
+    if (!hr_model_file_meta_array(mf, "tokenizer.ggml.token_type", &a->n_types)) return HR_OK;
+    if (a->n_types != a->n_tokens)
+        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.token_type has %zu entries for %zu tokens",
+                          a->n_types, a->n_tokens);
+    a->types = hr_xcalloc(a->n_types, sizeof *a->types);
+    if (!hr_model_file_meta_array_int(mf, "tokenizer.ggml.token_type", a->types))
+        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.token_type is not an array of integers");
+    return HR_OK;
+}
+
+/* A token id of the metadata, -1 when it is absent. One outside the vocabulary is refused. */
+static enum hr_status meta_token(const struct hr_model_file *mf, const char *key, size_t n_tokens,
+                                 int32_t *out, struct hr_err *err) {
+    int64_t id;
+    *out = -1;
+    if (!hr_model_file_meta_int(mf, key, &id)) return HR_OK;
+    if (id < 0 || (uint64_t)id >= n_tokens)
+        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %s: %lld is not a token id", key,
+                          (long long)id);
+    *out = (int32_t)id;
+    return HR_OK;
+}
+
+static void hash_strings(struct hr_sha256 *sha, const char *const *s, const size_t *len, size_t n) {
+    hr_sha256_update(sha, &n, sizeof n);
+    for (size_t i = 0; i < n; i++) {
+        hr_sha256_update(sha, &len[i], sizeof len[i]);
+        hr_sha256_update(sha, s[i], len[i]);
+    }
+}
+
+static void hash_vocab(const struct hr_vocab *v, const struct vocab_arrays *a, char out[65]) {
+    struct hr_sha256 sha;
+    uint8_t digest[32];
+    const char *names[2] = {v->model, v->pre};
+    const size_t name_len[2] = {strlen(v->model), strlen(v->pre)};
+    const int32_t numbers[6] = {v->bos, v->eos, v->unk, v->pad, v->add_bos, v->add_eos};
+    hr_sha256_init(&sha);
+    hash_strings(&sha, names, name_len, 2);
+    hash_strings(&sha, a->tokens, a->token_len, a->n_tokens);
+    hash_strings(&sha, a->merges, a->merge_len, a->n_merges);
+    if (a->types) hr_sha256_update(&sha, a->types, a->n_types * sizeof *a->types);
+    hr_sha256_update(&sha, numbers, sizeof numbers);
+    hr_sha256_final(&sha, digest);
+    hr_hex(digest, sizeof digest, out);
+}
+
+/* Special tokens of a GGUF go by id; templates want their text. */
+static enum hr_status gguf_special(struct loader *l, const struct vocab_arrays *a, struct hr_err *err) {
+    static const struct {
+        const char *key, *name;
+        bool ends;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", "bos_token", false},
+        {"tokenizer.ggml.eos_token_id", "eos_token", true},
+        {"tokenizer.ggml.unknown_token_id", "unk_token", false},
+        {"tokenizer.ggml.seperator_token_id", "sep_token", false}, /* the format's own spelling */
+        {"tokenizer.ggml.padding_token_id", "pad_token", false},
+        {"tokenizer.ggml.cls_token_id", "cls_token", false},
+        {"tokenizer.ggml.mask_token_id", "mask_token", false},
+        {"tokenizer.ggml.eot_token_id", NULL, true},
+        {"tokenizer.ggml.eom_token_id", NULL, true},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        int32_t id;
+        enum hr_status rc = meta_token(l->mf, ids[i].key, a->n_tokens, &id, err);
+        if (!rc && id >= 0 && ids[i].ends) rc = add_eos(l->out, id, ids[i].key, err);
+        if (rc) return rc;
+        if (id >= 0 && ids[i].name) add_special(l->out, ids[i].name, a->tokens[id], a->token_len[id]);
+    }
+    return HR_OK;
+}
+
+static char *meta_dup(const struct hr_model_file *mf, const char *key) {
+    const char *s = "";
+    size_t len = 0;
+    hr_model_file_meta_str(mf, key, &s, &len);
+    return hr_xstrndup(s, len);
+}
+
+static enum hr_status load_gguf(struct loader *l, struct hr_err *err) {
+    const struct hr_model_file *mf = l->mf;
+    struct vocab_arrays a = {0};
+    int64_t flag;
+    char *model = meta_dup(mf, "tokenizer.ggml.model"), *pre = meta_dup(mf, "tokenizer.ggml.pre");
+    enum hr_status rc = read_vocab(mf, &a, err);
+    if (rc) goto done;
+    struct hr_vocab v = {
+        .model = model, .pre = pre, .n_tokens = (int)a.n_tokens, .n_merges = (int)a.n_merges,
+        .tokens = a.tokens, .token_len = a.token_len, .types = a.types,
+        .merges = a.merges, .merge_len = a.merge_len,
+    };
+    rc = meta_token(mf, "tokenizer.ggml.bos_token_id", a.n_tokens, &v.bos, err);
+    if (!rc) rc = meta_token(mf, "tokenizer.ggml.eos_token_id", a.n_tokens, &v.eos, err);
+    if (!rc) rc = meta_token(mf, "tokenizer.ggml.unknown_token_id", a.n_tokens, &v.unk, err);
+    if (!rc) rc = meta_token(mf, "tokenizer.ggml.padding_token_id", a.n_tokens, &v.pad, err);
+    if (rc) goto done;
+    if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_bos_token", &flag)) v.add_bos = flag != 0;
+    else v.add_bos = v.bos >= 0 && strcmp(model, "llama") == 0; /* SentencePiece files' default */
+    if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_eos_token", &flag)) v.add_eos = flag != 0;
+    rc = hr_tokenizer_create_vocab(&v, &l->out->tokenizer, err);
+    if (rc) {
+        hr_err_prefix(err, "tokenizer of the GGUF file");
+        goto done;
+    }
+    hash_vocab(&v, &a, l->out->tokenizer_hash);
+    rc = gguf_special(l, &a, err);
+    l->out->add_bos = v.add_bos && v.bos >= 0;
+done:
+    vocab_arrays_finish(&a);
+    free(model);
+    free(pre);
+    return rc;
+}
+
+enum hr_status hr_model_text_open(const struct hr_model_file *mf, const char *template_path,
+                                  struct hr_model_text *out, struct hr_err *err) {
+    struct hr_model_text t = {.bos_id = -1};
+    struct loader l = {.mf = mf, .out = &t};
+    enum hr_status rc = hr_model_file_is_gguf(mf) ? load_gguf(&l, err) : load_dir(&l, err);
+    if (!rc) rc = load_template(&l, template_path, err);
+    hr_json_free(&l.tokenizer_config);
+    hr_json_free(&l.special_map);
+    hr_json_free(&l.config);
+    hr_json_free(&l.generation);
+    hr_buf_finish(&l.chat.text);
+    hr_buf_finish(&l.tools.text);
+    if (rc) hr_model_text_finish(&t);
+    else *out = t;
+    return rc;
+}
+
+void hr_model_text_finish(struct hr_model_text *t) {
+    hr_tokenizer_destroy(&t->tokenizer);
+    hr_template_destroy(&t->chat_template);
+    hr_template_destroy(&t->tool_template);
+    for (int i = 0; i < t->n_special; i++) free((char *)t->special[i].json);
+    free(t->template_origin);
+    free(t->bos_token);
+    free(t->eos_token);
+    hr_sampling_spec_finish(&t->generation);
+    *t = (struct hr_model_text){.bos_id = -1};
+}
+
+const struct hr_template *hr_model_text_template(const struct hr_model_text *t, bool has_tools) {
+    return has_tools && t->tool_template ? t->tool_template : t->chat_template;
+}
