@@ -3,25 +3,24 @@
  * textload: see textload.h.
  *
  * Where a directory's files disagree: chat_template.jinja wins over the template in
- * tokenizer_config.json; a special token of tokenizer_config.json over special_tokens_map.json's. End
- * tokens are never overruled, only added: a model stops at every token that any of its files names.
- * Source: huggingface/transformers tokenization_utils_base.py (files, special tokens, named templates)
- * and generation/configuration_utils.py; ggml-org/ggml docs/gguf.md "Tokenizer". */
+ * tokenizer_config.json; a special token of tokenizer_config.json over special_tokens_map.json's.
+ * End tokens are never overruled, only added: a model stops at every token that any of its files
+ * names.
+ * Source: huggingface/transformers tokenization_utils_base.py (files, special tokens, named
+ * templates) and generation/configuration_utils.py; ggml-org/ggml docs/gguf.md "Tokenizer". */
 #include "cmd/textload.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/json.h"
 
 #define TOKENIZER_BYTES_MAX ((size_t)512 << 20)
-#define CONFIG_BYTES_MAX    ((size_t)64 << 20) /* tokenizer_config.json can list every added token */
+#define CONFIG_BYTES_MAX    ((size_t)64 << 20) /* tokenizer_config.json lists added tokens */
 #define TEMPLATE_BYTES_MAX  ((size_t)16 << 20)
 
 static const char *const special_names[HR_SPECIAL_MAX] = {
@@ -37,7 +36,8 @@ struct source {
 struct loader {
     const struct hr_model_file *mf;
     struct hr_model_text *out;
-    struct hr_json *tokenizer_config, *special_map, *config, *generation; /* owned, NULL when absent */
+    struct hr_json *tokenizer_config, *special_map, *config,
+        *generation; /* owned, NULL when absent */
     struct source chat, tools;
 };
 
@@ -50,8 +50,10 @@ static enum hr_status read_file(const char *path, size_t bytes_max, struct hr_bu
     while (n > 0 && out->len <= bytes_max) {
         hr_buf_reserve(out, 1 << 16);
         n = read(fd, out->data + out->len, 1 << 16);
-        if (n < 0 && errno == EINTR) n = 1;
-        else if (n > 0) out->len += (size_t)n;
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            out->len += (size_t)n;
     }
     int code = errno;
     if (fd >= 0) close(fd);
@@ -127,7 +129,8 @@ static void add_special(struct hr_model_text *t, const char *name, const char *s
 }
 
 /* A special token is a string or an object with its "content". */
-static bool special_text(const struct hr_json *root, const char *name, const char **s, size_t *len) {
+static bool special_text(const struct hr_json *root, const char *name, const char **s,
+                         size_t *len) {
     const struct hr_json *v = hr_json_get(root, name);
     return hr_json_str(v, s, len) || hr_json_str(hr_json_get(v, "content"), s, len);
 }
@@ -159,8 +162,8 @@ static enum hr_status generation_real(const struct hr_json *root, const char *ke
     if (hr_json_type(v) == HR_JSON_NULL) return HR_OK;
     if (!hr_json_real(v, out) || !(*out >= min && *out <= max))
         return hr_err_set(err, HR_ERR_FORMAT,
-                          "generation_config.json: key \"%s\" is not a number from %g to %g", key, min,
-                          max);
+                          "generation_config.json: key \"%s\" is not a number from %g to %g", key,
+                          min, max);
     *has = true;
     return HR_OK;
 }
@@ -173,15 +176,16 @@ static enum hr_status load_generation(struct loader *l, struct hr_err *err) {
         g->has_temperature = true;
         g->temperature = 0;
     } else {
-        enum hr_status rc = generation_real(root, "temperature", 0, 1e4, &g->has_temperature,
-                                            &g->temperature, err);
+        enum hr_status rc =
+            generation_real(root, "temperature", 0, 1e4, &g->has_temperature, &g->temperature, err);
         if (!rc) rc = generation_real(root, "top_p", 1e-9, 1, &g->has_top_p, &g->top_p, err);
         if (!rc) rc = generation_real(root, "min_p", 0, 1, &g->has_min_p, &g->min_p, err);
         if (rc) return rc;
         if (hr_json_type(top_k) != HR_JSON_NULL) {
             if (!hr_json_int(top_k, &g->top_k) || g->top_k < -1)
-                return hr_err_set(err, HR_ERR_FORMAT,
-                                  "generation_config.json: key \"top_k\" is not a whole number from -1");
+                return hr_err_set(
+                    err, HR_ERR_FORMAT,
+                    "generation_config.json: key \"top_k\" is not a whole number from -1");
             g->has_top_k = true;
         }
     }
@@ -267,7 +271,8 @@ static enum hr_status load_template(struct loader *l, const char *override, stru
     if (rc || !l->chat.found) return rc;
     rc = hr_template_compile(hr_buf_cstr(&l->chat.text), l->chat.text.len, &t->chat_template, err);
     if (!rc && l->tools.found)
-        rc = hr_template_compile(hr_buf_cstr(&l->tools.text), l->tools.text.len, &t->tool_template, err);
+        rc = hr_template_compile(hr_buf_cstr(&l->tools.text), l->tools.text.len, &t->tool_template,
+                                 err);
     if (rc) return hr_err_prefix(err, "chat template (%s)", t->template_origin);
 
     struct hr_sha256 sha;
@@ -358,11 +363,13 @@ static enum hr_status read_vocab(const struct hr_model_file *mf, struct vocab_ar
     if (rc) return rc;
     if (!hr_model_file_meta_array(mf, "tokenizer.ggml.token_type", &a->n_types)) return HR_OK;
     if (a->n_types != a->n_tokens)
-        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.token_type has %zu entries for %zu tokens",
-                          a->n_types, a->n_tokens);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "tokenizer.ggml.token_type has %zu entries for %zu tokens", a->n_types,
+                          a->n_tokens);
     a->types = hr_xcalloc(a->n_types, sizeof *a->types);
     if (!hr_model_file_meta_array_int(mf, "tokenizer.ggml.token_type", a->types))
-        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.token_type is not an array of integers");
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "tokenizer.ggml.token_type is not an array of integers");
     return HR_OK;
 }
 
@@ -404,7 +411,8 @@ static void hash_vocab(const struct hr_vocab *v, const struct vocab_arrays *a, c
 }
 
 /* Special tokens of a GGUF go by id; templates want their text. */
-static enum hr_status gguf_special(struct loader *l, const struct vocab_arrays *a, struct hr_err *err) {
+static enum hr_status gguf_special(struct loader *l, const struct vocab_arrays *a,
+                                   struct hr_err *err) {
     static const struct {
         const char *key, *name;
         bool ends;
@@ -424,7 +432,8 @@ static enum hr_status gguf_special(struct loader *l, const struct vocab_arrays *
         enum hr_status rc = meta_token(l->mf, ids[i].key, a->n_tokens, &id, err);
         if (!rc && id >= 0 && ids[i].ends) rc = add_eos(l->out, id, ids[i].key, err);
         if (rc) return rc;
-        if (id >= 0 && ids[i].name) add_special(l->out, ids[i].name, a->tokens[id], a->token_len[id]);
+        if (id >= 0 && ids[i].name)
+            add_special(l->out, ids[i].name, a->tokens[id], a->token_len[id]);
     }
     return HR_OK;
 }
@@ -444,17 +453,25 @@ static enum hr_status load_gguf(struct loader *l, struct hr_err *err) {
     enum hr_status rc = read_vocab(mf, &a, err);
     if (rc) goto done;
     struct hr_vocab v = {
-        .model = model, .pre = pre, .n_tokens = (int)a.n_tokens, .n_merges = (int)a.n_merges,
-        .tokens = a.tokens, .token_len = a.token_len, .types = a.types,
-        .merges = a.merges, .merge_len = a.merge_len,
+        .model = model,
+        .pre = pre,
+        .n_tokens = (int)a.n_tokens,
+        .n_merges = (int)a.n_merges,
+        .tokens = a.tokens,
+        .token_len = a.token_len,
+        .types = a.types,
+        .merges = a.merges,
+        .merge_len = a.merge_len,
     };
     rc = meta_token(mf, "tokenizer.ggml.bos_token_id", a.n_tokens, &v.bos, err);
     if (!rc) rc = meta_token(mf, "tokenizer.ggml.eos_token_id", a.n_tokens, &v.eos, err);
     if (!rc) rc = meta_token(mf, "tokenizer.ggml.unknown_token_id", a.n_tokens, &v.unk, err);
     if (!rc) rc = meta_token(mf, "tokenizer.ggml.padding_token_id", a.n_tokens, &v.pad, err);
     if (rc) goto done;
-    if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_bos_token", &flag)) v.add_bos = flag != 0;
-    else v.add_bos = v.bos >= 0 && strcmp(model, "llama") == 0; /* SentencePiece files' default */
+    if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_bos_token", &flag))
+        v.add_bos = flag != 0;
+    else
+        v.add_bos = v.bos >= 0 && strcmp(model, "llama") == 0; /* SentencePiece files' default */
     if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_eos_token", &flag)) v.add_eos = flag != 0;
     rc = hr_tokenizer_create_vocab(&v, &l->out->tokenizer, err);
     if (rc) {
@@ -483,8 +500,10 @@ enum hr_status hr_model_text_open(const struct hr_model_file *mf, const char *te
     hr_json_free(&l.generation);
     hr_buf_finish(&l.chat.text);
     hr_buf_finish(&l.tools.text);
-    if (rc) hr_model_text_finish(&t);
-    else *out = t;
+    if (rc)
+        hr_model_text_finish(&t);
+    else
+        *out = t;
     return rc;
 }
 

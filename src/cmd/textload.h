@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * textload: what a model's files say about text: its tokenizer, its chat template, its special tokens,
- * which tokens end an answer, and how its makers would sample.
+ * textload: what a model's files say about text: its tokenizer, its chat template, its special
+ * tokens, which tokens end an answer, and how its makers would sample.
  *
  * Joins model (files) and text (meaning). From a GGUF: its metadata alone. From a directory:
  * tokenizer.json, tokenizer_config.json, special_tokens_map.json, chat_template.jinja,
@@ -21,31 +21,34 @@ struct hr_model_text {
     char tokenizer_hash[65];        /* hex SHA-256 of what it was built from */
 
     struct hr_template *chat_template; /* owned; NULL: the model has none */
-    struct hr_template *tool_template; /* owned; for rows with tools; NULL: chat_template serves both */
-    char *template_origin; /* owned: "chat_template.jinja", "tokenizer.chat_template", ...; or NULL */
+    struct hr_template
+        *tool_template; /* owned; for rows with tools; NULL: chat_template serves both */
+    char *
+        template_origin; /* owned: "chat_template.jinja", "tokenizer.chat_template", ...; or NULL */
     char template_hash[65]; /* hex SHA-256 of the template or templates; "" when there is none */
 
     char *bos_token, *eos_token; /* owned; NULL: none */
-    /* bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, as far as the model
-     * has them, ready for hr_template_render: trusted JSON strings, owned. */
+    /* bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, as far as the
+     * model has them, ready for hr_template_render: trusted JSON strings, owned. */
     struct hr_template_var special[HR_SPECIAL_MAX];
     int n_special;
 
-    int32_t bos_id; /* -1: none */
-    bool add_bos;   /* the files ask for bos_id before text that no template wrote */
+    int32_t bos_id;              /* -1: none */
+    bool add_bos;                /* the files ask for bos_id before text that no template wrote */
     int32_t eos_ids[HR_EOS_MAX]; /* ascending; union of all places that name one */
     int n_eos;
 
-    /* From generation_config.json: temperature, top_p, top_k, min_p, repetition_penalty as far as it
-     * states them; "do_sample": false states temperature 0. Nothing from a GGUF. */
+    /* From generation_config.json: temperature, top_p, top_k, min_p, repetition_penalty as far as
+     * it states them; "do_sample": false states temperature 0. Nothing from a GGUF. */
     struct hr_sampling_spec generation;
 };
 
 /* `mf` may come from hr_model_file_open or hr_model_file_open_text; it is not needed afterwards.
  * template_path: a file that is used in place of the model's own template, or NULL. Errors name the
  * file or metadata key. */
-HR_MUST_USE enum hr_status hr_model_text_open(const struct hr_model_file *mf, const char *template_path,
-                                              struct hr_model_text *out, struct hr_err *err);
+HR_MUST_USE enum hr_status hr_model_text_open(const struct hr_model_file *mf,
+                                              const char *template_path, struct hr_model_text *out,
+                                              struct hr_err *err);
 void hr_model_text_finish(struct hr_model_text *t); /* zeroed is valid */
 
 /* The template for a row, with or without tools. NULL: the model has none. Borrowed. */

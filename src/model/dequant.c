@@ -26,10 +26,10 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "weight files are little endian");
 
 const struct hr_quant_info hr_quant_info[HR_QUANT_N] = {
-    [HR_QUANT_F32] = {"F32", 1, 4, 0},       [HR_QUANT_F16] = {"F16", 1, 2, 1},
-    [HR_QUANT_BF16] = {"BF16", 1, 2, 30},    [HR_QUANT_Q8_0] = {"Q8_0", 32, 34, 8},
-    [HR_QUANT_Q4_0] = {"Q4_0", 32, 18, 2},   [HR_QUANT_Q4_1] = {"Q4_1", 32, 20, 3},
-    [HR_QUANT_Q5_0] = {"Q5_0", 32, 22, 6},   [HR_QUANT_Q5_1] = {"Q5_1", 32, 24, 7},
+    [HR_QUANT_F32] = {"F32", 1, 4, 0},        [HR_QUANT_F16] = {"F16", 1, 2, 1},
+    [HR_QUANT_BF16] = {"BF16", 1, 2, 30},     [HR_QUANT_Q8_0] = {"Q8_0", 32, 34, 8},
+    [HR_QUANT_Q4_0] = {"Q4_0", 32, 18, 2},    [HR_QUANT_Q4_1] = {"Q4_1", 32, 20, 3},
+    [HR_QUANT_Q5_0] = {"Q5_0", 32, 22, 6},    [HR_QUANT_Q5_1] = {"Q5_1", 32, 24, 7},
     [HR_QUANT_Q4_K] = {"Q4_K", 256, 144, 12}, [HR_QUANT_Q5_K] = {"Q5_K", 256, 176, 13},
     [HR_QUANT_Q6_K] = {"Q6_K", 256, 210, 14},
 };
@@ -117,8 +117,8 @@ static void q5_1_block(const uint8_t *b, float *y) {
 }
 
 /* Sub-block j's 6-bit scale and minimum out of the 12 packed bytes of Q4_K and Q5_K: the first four
- * lie in the low 6 bits of bytes 0-3 and 4-7; of the others the low nibbles are in bytes 8-11 and the
- * two high bits on top of the first four. */
+ * lie in the low 6 bits of bytes 0-3 and 4-7; of the others the low nibbles are in bytes 8-11 and
+ * the two high bits on top of the first four. */
 static void k_scale_min(const uint8_t *s, int j, float *scale, float *min) {
     if (j < 4) {
         *scale = (float)(s[j] & 63);
@@ -163,8 +163,8 @@ static void q6_k_block(const uint8_t *b, float *y) {
     const int8_t *scale = (const int8_t *)(b + 192);
     float d = f16(b + 208);
     for (int i = 0; i < 256; i++) {
-        /* Two halves of 128: in each, 64 bytes of low nibbles serve four groups of 32, and 32 bytes of
-         * high bits all four of them. */
+        /* Two halves of 128: in each, 64 bytes of low nibbles serve four groups of 32, and 32 bytes
+         * of high bits all four of them. */
         int half = i / 128, group = i % 128 / 32, lane = i % 32;
         uint8_t lo = low[half * 64 + group % 2 * 32 + lane];
         int v = group < 2 ? lo & 15 : lo >> 4;

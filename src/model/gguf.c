@@ -8,13 +8,13 @@
  *     n_tensors x  { string name, u32 n_dims, u64 dims[n_dims], u32 type, u64 offset }
  *     padding to `general.alignment` (32 unless stated), then the tensors' bytes
  *
- * dims[0] is the fastest: a matrix [n_rows, n_cols] has dims {n_cols, n_rows}. Offsets count from the
- * padded end of the header.
+ * dims[0] is the fastest: a matrix [n_rows, n_cols] has dims {n_cols, n_rows}. Offsets count from
+ * the padded end of the header.
  *
- * A file is valid if and only if every field lies inside it; keys and tensor names are unique; every
- * offset is a multiple of the alignment; the tensors' bytes do not overlap; and each ends inside the
- * file. Nothing of the file is believed before that: a count is held against the bytes that are left
- * before memory is taken for it.
+ * A file is valid if and only if every field lies inside it; keys and tensor names are unique;
+ * every offset is a multiple of the alignment; the tensors' bytes do not overlap; and each ends
+ * inside the file. Nothing of the file is believed before that: a count is held against the bytes
+ * that are left before memory is taken for it.
  * Source: ggml-org/ggml docs/gguf.md. */
 #include "model/gguf.h"
 
@@ -25,19 +25,19 @@
 #include "base/assert.h"
 #include "base/buf.h"
 
-#define KEY_MIN_BYTES    (8 + 4 + 1)          /* length, type, a one-byte value */
-#define TENSOR_MIN_BYTES (8 + 4 + 8 + 4 + 8)  /* length, n_dims, one dim, type, offset */
-#define NAME_MAX_BYTES   4096                 /* a key or tensor name; the format says 2^16-1 and 64 */
+#define KEY_MIN_BYTES    (8 + 4 + 1)         /* length, type, a one-byte value */
+#define TENSOR_MIN_BYTES (8 + 4 + 8 + 4 + 8) /* length, n_dims, one dim, type, offset */
+#define NAME_MAX_BYTES   4096 /* a key or tensor name; the format says 2^16-1 and 64 */
 #define DIMS_MAX         4
 
 static const uint8_t type_size[HR_GGUF_TYPE_N] = {
-    [HR_GGUF_U8] = 1,  [HR_GGUF_I8] = 1,  [HR_GGUF_U16] = 2,  [HR_GGUF_I16] = 2,
-    [HR_GGUF_U32] = 4, [HR_GGUF_I32] = 4, [HR_GGUF_F32] = 4,  [HR_GGUF_BOOL] = 1,
+    [HR_GGUF_U8] = 1,  [HR_GGUF_I8] = 1,  [HR_GGUF_U16] = 2, [HR_GGUF_I16] = 2,
+    [HR_GGUF_U32] = 4, [HR_GGUF_I32] = 4, [HR_GGUF_F32] = 4, [HR_GGUF_BOOL] = 1,
     [HR_GGUF_U64] = 8, [HR_GGUF_I64] = 8, [HR_GGUF_F64] = 8,
 };
 
-/* What is left to read. A short read sets `broken` and yields zeros, so that a header's fields can be
- * read in one go and judged once. */
+/* What is left to read. A short read sets `broken` and yields zeros, so that a header's fields can
+ * be read in one go and judged once. */
 struct cursor {
     const uint8_t *p, *end;
     bool broken;
@@ -77,8 +77,10 @@ static const char *take_str(struct cursor *c, size_t *len) {
 /* Reads one value's bytes (n elements of one type), checking every string of it. */
 static void skip_values(struct cursor *c, enum hr_gguf_type type, uint64_t n) {
     if (type != HR_GGUF_STRING) {
-        if (n > (uint64_t)(c->end - c->p)) c->broken = true; /* so the product cannot overflow */
-        else take(c, n * type_size[type]);
+        if (n > (uint64_t)(c->end - c->p))
+            c->broken = true; /* so the product cannot overflow */
+        else
+            take(c, n * type_size[type]);
         return;
     }
     for (uint64_t i = 0; i < n && !c->broken; i++) {
@@ -99,16 +101,18 @@ static enum hr_status read_kv(struct cursor *c, struct hr_gguf_kv *kv, uint64_t 
         kv->n = take_u64(c);
     }
     if (c->broken || kv->key_len > NAME_MAX_BYTES)
-        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %" PRIu64 " is cut off or malformed", i_kv);
+        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %" PRIu64 " is cut off or malformed",
+                          i_kv);
     hr_printable(kv->key, kv->key_len, name, sizeof name);
     if (type == HR_GGUF_ARRAY || type >= HR_GGUF_TYPE_N)
-        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %s has the unknown type %u", name, type);
+        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %s has the unknown type %u", name,
+                          type);
     kv->type = (enum hr_gguf_type)type;
     kv->data = c->p;
     skip_values(c, kv->type, kv->n);
     if (c->broken)
-        return hr_err_set(err, HR_ERR_FORMAT, "the value of metadata key %s goes past the end of the file",
-                          name);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "the value of metadata key %s goes past the end of the file", name);
     return HR_OK;
 }
 
@@ -158,27 +162,29 @@ static enum hr_status read_tensor(struct hr_gguf *g, struct cursor *c, uint64_t 
     const char *s = take_str(c, &len);
     uint32_t n_dims = take_u32(c);
     if (c->broken || len == 0 || len > NAME_MAX_BYTES || memchr(s, 0, len))
-        return hr_err_set(err, HR_ERR_FORMAT, "the header of tensor %" PRIu64 " is cut off or malformed",
-                          i_tensor);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "the header of tensor %" PRIu64 " is cut off or malformed", i_tensor);
     hr_printable(s, len, name, sizeof name);
     if (n_dims < 1 || n_dims > DIMS_MAX)
         return hr_err_set(err, HR_ERR_FORMAT, "tensor %s claims %u dimensions", name, n_dims);
     for (uint32_t i = 0; i < n_dims; i++) dim[i] = take_u64(c);
     uint32_t type = take_u32(c);
     *offset = take_u64(c);
-    if (c->broken) return hr_err_set(err, HR_ERR_FORMAT, "the header of tensor %s is cut off", name);
+    if (c->broken)
+        return hr_err_set(err, HR_ERR_FORMAT, "the header of tensor %s is cut off", name);
 
     struct hr_file_tensor *t = hr_tensor_table_add(&g->tensors, s, len);
     if (!quant_of(type, &t->type))
-        return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                          "tensor %s has the ggml type %u, which is not supported; supported are %s", name,
-                          type, HR_QUANT_NAMES);
+        return hr_err_set(
+            err, HR_ERR_UNSUPPORTED,
+            "tensor %s has the ggml type %u, which is not supported; supported are %s", name, type,
+            HR_QUANT_NAMES);
     if (dim[2] != 1 || dim[3] != 1)
         return hr_err_set(err, HR_ERR_UNSUPPORTED, "tensor %s has more than two dimensions", name);
     if (!hr_tensor_size(t->type, dim[1], dim[0], &t->size))
         return hr_err_set(err, HR_ERR_FORMAT,
-                          "tensor %s: the shape [%" PRIu64 ", %" PRIu64 "] is impossible for %s", name,
-                          dim[1], dim[0], hr_quant_info[t->type].name);
+                          "tensor %s: the shape [%" PRIu64 ", %" PRIu64 "] is impossible for %s",
+                          name, dim[1], dim[0], hr_quant_info[t->type].name);
     t->n_rows = (int)dim[1];
     t->n_cols = (int)dim[0];
     return HR_OK;
@@ -204,13 +210,14 @@ static enum hr_status place_tensors(struct hr_gguf *g, struct place *places, uin
         hr_printable(t->name, strlen(t->name), name, sizeof name);
         if (offset % alignment != 0)
             return hr_err_set(err, HR_ERR_FORMAT,
-                              "tensor %s: offset %" PRIu64 " is not a multiple of %" PRIu64, name, offset,
-                              alignment);
+                              "tensor %s: offset %" PRIu64 " is not a multiple of %" PRIu64, name,
+                              offset, alignment);
         uint64_t room = data_begin < g->map.size ? g->map.size - data_begin : 0;
         if (offset > room || t->size > room - offset)
             return hr_err_set(err, HR_ERR_FORMAT,
                               "tensor %s needs %" PRIu64 " bytes at offset %" PRIu64
-                              " of the data, which has %" PRIu64 ": the file is truncated or damaged",
+                              " of the data, which has %" PRIu64
+                              ": the file is truncated or damaged",
                               name, t->size, offset, room);
         t->data = g->map.data + data_begin + offset;
     }
@@ -232,9 +239,10 @@ static enum hr_status read_tensors(struct hr_gguf *g, struct cursor *c, uint64_t
     enum hr_status rc = HR_OK;
     struct place *places = hr_xcalloc((size_t)n_tensors, sizeof *places);
     if (hr_gguf_find(g, "general.alignment") &&
-        (!hr_gguf_int(g, "general.alignment", &alignment) || alignment < 8 ||
-         alignment > 1 << 20 || (alignment & (alignment - 1)) != 0)) {
-        rc = hr_err_set(err, HR_ERR_FORMAT, "general.alignment is not a power of two from 8 to 2^20");
+        (!hr_gguf_int(g, "general.alignment", &alignment) || alignment < 8 || alignment > 1 << 20 ||
+         (alignment & (alignment - 1)) != 0)) {
+        rc = hr_err_set(err, HR_ERR_FORMAT,
+                        "general.alignment is not a power of two from 8 to 2^20");
         goto done;
     }
     for (uint64_t i = 0; i < n_tensors; i++) {
@@ -309,8 +317,10 @@ const struct hr_gguf_kv *hr_gguf_find(const struct hr_gguf *g, const char *key) 
         size_t mid = lo + (hi - lo) / 2;
         int c = key_cmp(g->kv[mid].key, g->kv[mid].key_len, key, len);
         if (c == 0) return &g->kv[mid];
-        if (c < 0) lo = mid + 1;
-        else hi = mid;
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return NULL;
 }
@@ -338,19 +348,38 @@ static bool int_at(enum hr_gguf_type type, const uint8_t *p, int64_t *out) {
     uint64_t u = 0;
     switch (type) {
     case HR_GGUF_U8:
-    case HR_GGUF_BOOL: *out = *p; return true;
-    case HR_GGUF_I8: *out = (int8_t)*p; return true;
-    case HR_GGUF_U16: memcpy(&u, p, 2); *out = (int64_t)u; return true;
-    case HR_GGUF_I16: memcpy(&u, p, 2); *out = (int16_t)u; return true;
-    case HR_GGUF_U32: memcpy(&u, p, 4); *out = (int64_t)u; return true;
-    case HR_GGUF_I32: memcpy(&u, p, 4); *out = (int32_t)u; return true;
+    case HR_GGUF_BOOL:
+        *out = *p;
+        return true;
+    case HR_GGUF_I8:
+        *out = (int8_t)*p;
+        return true;
+    case HR_GGUF_U16:
+        memcpy(&u, p, 2);
+        *out = (int64_t)u;
+        return true;
+    case HR_GGUF_I16:
+        memcpy(&u, p, 2);
+        *out = (int16_t)u;
+        return true;
+    case HR_GGUF_U32:
+        memcpy(&u, p, 4);
+        *out = (int64_t)u;
+        return true;
+    case HR_GGUF_I32:
+        memcpy(&u, p, 4);
+        *out = (int32_t)u;
+        return true;
     case HR_GGUF_U64:
         memcpy(&u, p, 8);
         if (u > INT64_MAX) return false;
         *out = (int64_t)u;
         return true;
-    case HR_GGUF_I64: memcpy(out, p, 8); return true;
-    default: return false;
+    case HR_GGUF_I64:
+        memcpy(out, p, 8);
+        return true;
+    default:
+        return false;
     }
 }
 

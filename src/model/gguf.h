@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gguf: one GGUF file: its metadata and its tensors, under the names the file gives them. Private to
- * the room.
+ * gguf: one GGUF file: its metadata and its tensors, under the names the file gives them. Private
+ * to the room.
  *
- * Every count, length, type and offset of the file is checked when it is opened; afterwards reading is
- * free of surprises. Strings are borrowed from the mapping and not NUL-terminated. */
+ * Every count, length, type and offset of the file is checked when it is opened; afterwards reading
+ * is free of surprises. Strings are borrowed from the mapping and not NUL-terminated. */
 #ifndef HR_MODEL_GGUF_H
 #define HR_MODEL_GGUF_H
 
 #include "model/weights.h"
 
 enum hr_gguf_type { /* the file's own numbers */
-    HR_GGUF_U8, HR_GGUF_I8, HR_GGUF_U16, HR_GGUF_I16, HR_GGUF_U32, HR_GGUF_I32, HR_GGUF_F32,
-    HR_GGUF_BOOL, HR_GGUF_STRING, HR_GGUF_ARRAY, HR_GGUF_U64, HR_GGUF_I64, HR_GGUF_F64,
-    HR_GGUF_TYPE_N
+                    HR_GGUF_U8,
+                    HR_GGUF_I8,
+                    HR_GGUF_U16,
+                    HR_GGUF_I16,
+                    HR_GGUF_U32,
+                    HR_GGUF_I32,
+                    HR_GGUF_F32,
+                    HR_GGUF_BOOL,
+                    HR_GGUF_STRING,
+                    HR_GGUF_ARRAY,
+                    HR_GGUF_U64,
+                    HR_GGUF_I64,
+                    HR_GGUF_F64,
+                    HR_GGUF_TYPE_N
 };
 
 struct hr_gguf_kv {
@@ -34,15 +45,17 @@ struct hr_gguf {
 };
 
 /* Errors: HR_ERR_FORMAT (not GGUF, truncated, a lying count or offset: the tensor or key is named),
- * HR_ERR_UNSUPPORTED (version, byte order, a tensor type that is not in HR_QUANT_NAMES, one file of a
- * split model). Messages begin with the path. */
+ * HR_ERR_UNSUPPORTED (version, byte order, a tensor type that is not in HR_QUANT_NAMES, one file of
+ * a split model). Messages begin with the path. */
 HR_MUST_USE enum hr_status hr_gguf_open(const char *path, struct hr_gguf *out, struct hr_err *err);
 void hr_gguf_close(struct hr_gguf *g); /* zeroed is valid */
 
 const struct hr_gguf_kv *hr_gguf_find(const struct hr_gguf *g, const char *key);
 bool hr_gguf_str(const struct hr_gguf *g, const char *key, const char **s, size_t *len);
-bool hr_gguf_int(const struct hr_gguf *g, const char *key, int64_t *out); /* any integer type, bool */
-bool hr_gguf_real(const struct hr_gguf *g, const char *key, double *out); /* f32, f64 or an integer */
+bool hr_gguf_int(const struct hr_gguf *g, const char *key,
+                 int64_t *out); /* any integer type, bool */
+bool hr_gguf_real(const struct hr_gguf *g, const char *key,
+                  double *out); /* f32, f64 or an integer */
 /* Element i of an array of integers; false when it is none or i is outside. */
 bool hr_gguf_int_at(const struct hr_gguf_kv *kv, uint64_t i, int64_t *out);
 /* All strings of an array of strings, s and len [kv->n]. */

@@ -2,15 +2,17 @@
  *
  * gguf_llama: configuration and tensor names of llama, qwen2 and qwen3 GGUF files.
  *
- * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied embeddings:
- * the tensors that are there say it. Llama 3's rope scaling is not in the keys either but in a tensor,
- * rope_freqs.weight, of the factors that divide each frequency; they are turned back into the
- * parameters that made them, so that both kinds of model files rotate by the same numbers.
+ * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied
+ * embeddings: the tensors that are there say it. Llama 3's rope scaling is not in the keys either
+ * but in a tensor, rope_freqs.weight, of the factors that divide each frequency; they are turned
+ * back into the parameters that made them, so that both kinds of model files rotate by the same
+ * numbers.
  *
- * Files of arch "llama" (Mistral's and SmolLM2's too) store the rows of q and k so that a rotary pair
- * is adjacent; files of the other archs do not.
- * Source: ggml-org/llama.cpp, gguf-py/gguf/constants.py, tensor_mapping.py, convert_hf_to_gguf.py
- * (LlamaModel.permute, generate_extra_tensors) and src/llama-model.cpp (load_hparams). */
+ * Files of arch "llama" (Mistral's and SmolLM2's too) store the rows of q and k so that a rotary
+ * pair is adjacent; files of the other archs do not.
+ * Source: ggml-org/llama.cpp,
+ * gguf-py/gguf/constants.py, tensor_mapping.py, convert_hf_to_gguf.py (LlamaModel.permute,
+ * generate_extra_tensors) and src/llama-model.cpp (load_hparams). */
 #include "model/gguf_llama.h"
 
 #include <math.h>
@@ -32,11 +34,11 @@ static const struct name_pair global_names[] = {
 };
 
 static const struct name_pair layer_names[] = {
-    {"attn_norm", "input_layernorm"},      {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},        {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"},   {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},   {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},         {"ffn_up", "mlp.up_proj"},
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
 };
 
@@ -107,10 +109,10 @@ static const char *arch_key(const char *arch, const char *suffix, char *out) {
     return out;
 }
 
-/* An integer key from 1 to 2^30, or an array of them that are all equal (some files state head counts
- * layer by layer). `def` when absent; def 0: it must be there. */
-static enum hr_status get_int(const struct hr_gguf *g, const char *arch, const char *suffix, int def,
-                              int *out, struct hr_err *err) {
+/* An integer key from 1 to 2^30, or an array of them that are all equal (some files state head
+ * counts layer by layer). `def` when absent; def 0: it must be there. */
+static enum hr_status get_int(const struct hr_gguf *g, const char *arch, const char *suffix,
+                              int def, int *out, struct hr_err *err) {
     char key[128];
     int64_t v = def, other;
     const struct hr_gguf_kv *kv = hr_gguf_find(g, arch_key(arch, suffix, key));
@@ -124,8 +126,8 @@ static enum hr_status get_int(const struct hr_gguf *g, const char *arch, const c
                                   "metadata key %s differs by layer, which is not supported", key);
     }
     if (kv && (v < 1 || v > 1 << 30))
-        return hr_err_set(err, HR_ERR_FORMAT, "metadata key %s is not a whole number from 1 to 2^30",
-                          key);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "metadata key %s is not a whole number from 1 to 2^30", key);
     *out = (int)v;
     return HR_OK;
 }
@@ -155,7 +157,8 @@ static enum hr_status read_sizes(const struct hr_gguf *g, struct hr_model_config
     if (rc) return rc;
     int head_dim = c->dim / c->n_heads;
     if (head_dim < 1)
-        return hr_err_set(err, HR_ERR_FORMAT, "%s.attention.head_count is above embedding_length", a);
+        return hr_err_set(err, HR_ERR_FORMAT, "%s.attention.head_count is above embedding_length",
+                          a);
     rc = get_int(g, a, "attention.key_length", head_dim, &c->head_dim, err);
     if (!rc) rc = get_int(g, a, "attention.value_length", c->head_dim, &value_dim, err);
     if (!rc) rc = get_int(g, a, "rope.dimension_count", c->head_dim, &rope_dim, err);
@@ -163,16 +166,18 @@ static enum hr_status read_sizes(const struct hr_gguf *g, struct hr_model_config
     if (rc) return rc;
     c->rms_eps = (float)eps;
     if (value_dim != c->head_dim || rope_dim != c->head_dim)
-        return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                          "heads of %d with values of %d and %d rotated dimensions are not supported: "
-                          "all three must be equal",
-                          c->head_dim, value_dim, rope_dim);
+        return hr_err_set(
+            err, HR_ERR_UNSUPPORTED,
+            "heads of %d with values of %d and %d rotated dimensions are not supported: "
+            "all three must be equal",
+            c->head_dim, value_dim, rope_dim);
     const struct hr_file_tensor *embed = hr_tensor_table_find(&g->tensors, "token_embd.weight");
     if (!embed) return hr_err_set(err, HR_ERR_FORMAT, "tensor token_embd.weight is missing");
     return get_int(g, a, "vocab_size", embed->n_rows, &c->n_vocab, err);
 }
 
-static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g, const struct hr_model_config *c,
+static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g,
+                                               const struct hr_model_config *c,
                                                struct hr_err *err) {
     char key[128];
     int64_t v;
@@ -181,13 +186,14 @@ static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g, const st
                           "metadata key %s: mixtures of experts are not supported", key);
     if (hr_gguf_int(g, arch_key(c->arch, "attention.sliding_window", key), &v) && v > 0 &&
         v < c->n_ctx)
-        return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                          "metadata key %s: a sliding window shorter than the context is not supported",
-                          key);
+        return hr_err_set(
+            err, HR_ERR_UNSUPPORTED,
+            "metadata key %s: a sliding window shorter than the context is not supported", key);
     return HR_OK;
 }
 
-static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config *c, struct hr_err *err) {
+static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config *c,
+                                struct hr_err *err) {
     char key[128], text[64];
     const char *s = "linear"; /* what a factor without a type means */
     size_t len = strlen(s);
@@ -224,9 +230,9 @@ static double llama3_divisor(const struct hr_model_config *c, int i) {
     return 1 / ((1 - smooth) / c->rope_factor + smooth);
 }
 
-/* Finds the parameters behind rope_freqs.weight: every Llama 3 model has low 1, high 4 and, when the
- * file does not say otherwise, 8192; the factor is the largest divisor. Divisors that these do not
- * reproduce come from another rule and are refused. */
+/* Finds the parameters behind rope_freqs.weight: every Llama 3 model has low 1, high 4 and, when
+ * the file does not say otherwise, 8192; the factor is the largest divisor. Divisors that these do
+ * not reproduce come from another rule and are refused. */
 static enum hr_status read_rope_freqs(const struct hr_gguf *g, struct hr_model_config *c,
                                       struct hr_err *err) {
     const struct hr_file_tensor *t = hr_tensor_table_find(&g->tensors, "rope_freqs.weight");
@@ -249,10 +255,11 @@ static enum hr_status read_rope_freqs(const struct hr_gguf *g, struct hr_model_c
         /* The file's numbers went through f32 frequencies; NaN fails too. */
         double want = llama3_divisor(&fit, i);
         if (!(fabs((double)divisor[i] - want) <= 1e-4 * want))
-            rc = hr_err_set(err, HR_ERR_UNSUPPORTED,
-                            "tensor rope_freqs.weight holds frequency factors that are not Llama 3's "
-                            "(number %d is %g), which is not supported",
-                            i, (double)divisor[i]);
+            rc = hr_err_set(
+                err, HR_ERR_UNSUPPORTED,
+                "tensor rope_freqs.weight holds frequency factors that are not Llama 3's "
+                "(number %d is %g), which is not supported",
+                i, (double)divisor[i]);
     }
     free(divisor);
     if (rc || max == 1) return rc;

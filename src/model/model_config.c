@@ -2,8 +2,8 @@
  *
  * model_config: config.json of the llama family.
  *
- * A key that is absent takes the default of the architecture's configuration class in transformers; a
- * key that would change the computation in a way that the forward pass does not know is refused.
+ * A key that is absent takes the default of the architecture's configuration class in transformers;
+ * a key that would change the computation in a way that the forward pass does not know is refused.
  * Source: huggingface/transformers, configuration_{llama,mistral,qwen2,qwen3}.py and
  * modeling_rope_utils.py (both spellings: "rope_scaling", and "rope_parameters" of version 5). */
 #include "model/model_config.h"
@@ -21,16 +21,20 @@ struct arch {
     bool reads_attention_bias; /* attention_bias adds biases to q, k, v and o */
     bool reads_mlp_bias;
     bool qk_norm;
-    int head_dim;         /* default; 0: hidden_size / num_attention_heads */
-    int64_t window;       /* default of sliding_window; 0: none */
-    bool window_opt_in;   /* sliding_window counts only with use_sliding_window */
+    int head_dim;       /* default; 0: hidden_size / num_attention_heads */
+    int64_t window;     /* default of sliding_window; 0: none */
+    bool window_opt_in; /* sliding_window counts only with use_sliding_window */
 };
 
 static const struct arch archs[] = {
     {.name = "llama", .reads_attention_bias = true, .reads_mlp_bias = true},
     {.name = "mistral", .window = 4096},
     {.name = "qwen2", .qkv_bias = true, .window = 4096, .window_opt_in = true},
-    {.name = "qwen3", .reads_attention_bias = true, .qk_norm = true, .head_dim = 128, .window = 4096,
+    {.name = "qwen3",
+     .reads_attention_bias = true,
+     .qk_norm = true,
+     .head_dim = 128,
+     .window = 4096,
      .window_opt_in = true},
 };
 
@@ -63,7 +67,8 @@ static enum hr_status get_int(const struct hr_json *root, const char *key, int d
         return HR_OK;
     }
     if (!hr_json_int(v, &i) || i < 1 || i > 1 << 30)
-        return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is not a whole number from 1 to 2^30", key);
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is not a whole number from 1 to 2^30",
+                          key);
     *out = (int)i;
     return HR_OK;
 }
@@ -148,7 +153,8 @@ static enum hr_status read_rope(const struct hr_json *root, struct hr_model_conf
     while (hr_json_next(p, &it, &key, &key_len, &value))
         if (hr_json_type(value) == HR_JSON_OBJECT)
             return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                              "key \"%s\" differs by kind of layer, which is not supported", p_name);
+                              "key \"%s\" differs by kind of layer, which is not supported",
+                              p_name);
     enum hr_status rc = read_rope_type(p, c, err);
     if (rc) return hr_err_prefix(err, "key \"%s\"", p_name);
 
@@ -173,7 +179,8 @@ static enum hr_status read_slides(const struct hr_json *root, const struct arch 
     int64_t first = 28; /* max_window_layers: the layers below it look at everything */
     bool listed = false;
     for (size_t i = 0; i < hr_json_size(layers); i++) {
-        if (str_is(hr_json_at(layers, i), "sliding_attention")) listed = true;
+        if (str_is(hr_json_at(layers, i), "sliding_attention"))
+            listed = true;
         else if (!str_is(hr_json_at(layers, i), "full_attention"))
             return hr_err_set(err, HR_ERR_UNSUPPORTED,
                               "key \"layer_types\" has a kind of layer that is not supported");
@@ -201,10 +208,11 @@ static enum hr_status check_window(const struct hr_json *root, const struct arch
     if (window && !hr_json_int(window, &size))
         return hr_err_set(err, HR_ERR_FORMAT, "key \"sliding_window\" is not a whole number");
     if (size >= c->n_ctx) return HR_OK;
-    return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                      "key \"sliding_window\": a window of %lld tokens, shorter than the context of "
-                      "%d, is not supported",
-                      (long long)size, c->n_ctx);
+    return hr_err_set(
+        err, HR_ERR_UNSUPPORTED,
+        "key \"sliding_window\": a window of %lld tokens, shorter than the context of "
+        "%d, is not supported",
+        (long long)size, c->n_ctx);
 }
 
 static enum hr_status read_sizes(const struct hr_json *root, const struct arch *a,
@@ -220,7 +228,8 @@ static enum hr_status read_sizes(const struct hr_json *root, const struct arch *
     if (rc) return rc;
     int head_dim = a->head_dim ? a->head_dim : c->dim / c->n_heads;
     if (head_dim == 0)
-        return hr_err_set(err, HR_ERR_FORMAT, "key \"num_attention_heads\" is above \"hidden_size\"");
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "key \"num_attention_heads\" is above \"hidden_size\"");
     rc = get_int(root, "head_dim", head_dim, &c->head_dim, err);
     if (!rc) rc = get_real(root, "rms_norm_eps", 1e-6, &eps, err);
     c->rms_eps = (float)eps;
@@ -240,8 +249,7 @@ static enum hr_status read_flags(const struct hr_json *root, const struct arch *
     c->qk_norm = a->qk_norm;
     const struct hr_json *act = hr_json_get(root, "hidden_act");
     if (!is_null(act) && !str_is(act, "silu"))
-        return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                          "key \"hidden_act\": only silu is supported");
+        return hr_err_set(err, HR_ERR_UNSUPPORTED, "key \"hidden_act\": only silu is supported");
     if (!is_null(hr_json_get(root, "quantization_config")))
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "key \"quantization_config\": quantised safetensors are not supported; "
@@ -278,10 +286,10 @@ enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_
         const char *what;
         int value, max;
     } sizes[] = {
-        {"layers", c->n_layers, 4096},        {"hidden size", c->dim, 1 << 20},
+        {"layers", c->n_layers, 4096},         {"hidden size", c->dim, 1 << 20},
         {"attention heads", c->n_heads, 4096}, {"key/value heads", c->n_kv_heads, 4096},
-        {"head size", c->head_dim, 4096},     {"feed-forward size", c->n_ff, 1 << 22},
-        {"vocabulary", c->n_vocab, 1 << 24},  {"context", c->n_ctx, 1 << 30},
+        {"head size", c->head_dim, 4096},      {"feed-forward size", c->n_ff, 1 << 22},
+        {"vocabulary", c->n_vocab, 1 << 24},   {"context", c->n_ctx, 1 << 30},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].max)

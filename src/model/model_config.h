@@ -3,8 +3,8 @@
  * model_config: what a model's files say about its shape, as struct hr_model_config. Private to the
  * room.
  *
- * What the forward pass cannot do (an architecture, a rope type, a sliding window, experts) is refused
- * here by its name; nothing is guessed or silently left out. */
+ * What the forward pass cannot do (an architecture, a rope type, a sliding window, experts) is
+ * refused here by its name; nothing is guessed or silently left out. */
 #ifndef HR_MODEL_MODEL_CONFIG_H
 #define HR_MODEL_MODEL_CONFIG_H
 
@@ -13,15 +13,17 @@
 
 /* From the root of config.json. Errors: HR_ERR_UNSUPPORTED, HR_ERR_FORMAT; the key is named. */
 HR_MUST_USE enum hr_status hr_model_config_from_json(const struct hr_json *root,
-                                                     struct hr_model_config *out, struct hr_err *err);
+                                                     struct hr_model_config *out,
+                                                     struct hr_err *err);
 
-/* From a GGUF's keys and, where GGUF has no key (biases, norms, tied embeddings, Llama 3's rope), from
- * which tensors it has. */
-HR_MUST_USE enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g,
-                                                     struct hr_model_config *out, struct hr_err *err);
+/* From a GGUF's keys and, where GGUF has no key (biases, norms, tied embeddings, Llama 3's rope),
+ * from which tensors it has. */
+HR_MUST_USE enum hr_status
+hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_model_config *out, struct hr_err *err);
 
 /* Bounds and relations that the forward pass relies on. Both of the above end with it. */
-HR_MUST_USE enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_err *err);
+HR_MUST_USE enum hr_status hr_model_config_check(const struct hr_model_config *c,
+                                                 struct hr_err *err);
 
 /* HR_ERR_UNSUPPORTED unless `arch` is one of the list. */
 HR_MUST_USE enum hr_status hr_model_config_check_arch(const char *arch, struct hr_err *err);

@@ -2,11 +2,12 @@
  *
  * model_file: opens either kind of model and holds it to what its configuration promises.
  *
- * A model is accepted if and only if its files are sound (gguf.c, safetensors.c), its configuration is
- * supported (model_config.c, gguf_llama.c), every tensor that the forward pass reads is there in the
- * shape that the configuration asks for, and no tensor is left over: one that nobody reads means that
- * the model computes something that we would not. Only buffers of rotary frequencies, which follow
- * from the configuration, and an output matrix beside tied embeddings may be ignored. */
+ * A model is accepted if and only if its files are sound (gguf.c, safetensors.c), its configuration
+ * is supported (model_config.c, gguf_llama.c), every tensor that the forward pass reads is there in
+ * the shape that the configuration asks for, and no tensor is left over: one that nobody reads
+ * means that the model computes something that we would not. Only buffers of rotary frequencies,
+ * which follow from the configuration, and an output matrix beside tied embeddings may be ignored.
+ */
 #include "model/model_file.h"
 
 #include <inttypes.h>
@@ -43,7 +44,8 @@ struct walk {
 };
 
 /* The name to show: a GGUF's own name stands beside the one that we use. */
-static const char *shown_name(const struct hr_model_file *mf, const char *name, char *out, size_t cap) {
+static const char *shown_name(const struct hr_model_file *mf, const char *name, char *out,
+                              size_t cap) {
     char own[HR_TENSOR_NAME_MAX];
     hr_printable(name, strlen(name), out, cap);
     size_t n = strlen(out);
@@ -135,7 +137,8 @@ static enum hr_status check_tensors(struct hr_model_file *mf, struct hr_err *err
 static const char *main_format(const struct hr_model_file *mf) {
     uint64_t bytes[HR_QUANT_N] = {0};
     int best = 0;
-    for (size_t i = 0; i < mf->tensors->n; i++) bytes[mf->tensors->v[i].type] += mf->tensors->v[i].size;
+    for (size_t i = 0; i < mf->tensors->n; i++)
+        bytes[mf->tensors->v[i].type] += mf->tensors->v[i].size;
     for (int i = 1; i < HR_QUANT_N; i++)
         if (bytes[i] > bytes[best]) best = i;
     return hr_quant_info[best].name;
@@ -153,7 +156,8 @@ static void set_describe(struct hr_model_file *mf) {
     }
     hr_printable(name, len, text, sizeof text);
     snprintf(mf->describe, sizeof mf->describe, "%s, %s %s", text,
-             mf->is_gguf ? "GGUF" : "safetensors", mf->has_weights ? main_format(mf) : "(text only)");
+             mf->is_gguf ? "GGUF" : "safetensors",
+             mf->has_weights ? main_format(mf) : "(text only)");
 }
 
 static enum hr_status open_gguf(struct hr_model_file *mf, bool weights, struct hr_err *err) {
@@ -222,7 +226,8 @@ static enum hr_status open_any(const char *path, bool weights, struct hr_model_f
     return HR_OK;
 }
 
-enum hr_status hr_model_file_open(const char *path, struct hr_model_file **out, struct hr_err *err) {
+enum hr_status hr_model_file_open(const char *path, struct hr_model_file **out,
+                                  struct hr_err *err) {
     return open_any(path, true, out, err);
 }
 
@@ -245,7 +250,8 @@ const struct hr_model_config *hr_model_file_config(const struct hr_model_file *m
     return mf->has_weights ? &mf->config : NULL;
 }
 
-const struct hr_file_tensor *hr_model_file_tensor(const struct hr_model_file *mf, const char *name) {
+const struct hr_file_tensor *hr_model_file_tensor(const struct hr_model_file *mf,
+                                                  const char *name) {
     return mf->tensors ? hr_tensor_table_find(mf->tensors, name) : NULL;
 }
 
@@ -273,7 +279,8 @@ void hr_file_tensor_read(const struct hr_file_tensor *t, int row0, int n_rows, f
         free(stored);
     } else {
         for (int i = 0; i < n_rows; i++)
-            hr_dequant(t->type, t->data + (size_t)stored_row(t->rope_head_dim, row0 + i) * row_bytes,
+            hr_dequant(t->type,
+                       t->data + (size_t)stored_row(t->rope_head_dim, row0 + i) * row_bytes,
                        t->n_cols, dst + (size_t)i * n_cols);
     }
 }
@@ -290,8 +297,8 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
     const struct hr_model_config *c = &mf->config;
     struct hr_buf b = {0};
     HR_ASSERT(mf->has_weights);
-    hr_buf_printf(&b, "headrace model 1\n%s %d %d %d %d %d %d %d %d %a\n", c->arch, c->n_layers, c->dim,
-                  c->n_heads, c->n_kv_heads, c->head_dim, c->n_ff, c->n_vocab, c->n_ctx,
+    hr_buf_printf(&b, "headrace model 1\n%s %d %d %d %d %d %d %d %d %a\n", c->arch, c->n_layers,
+                  c->dim, c->n_heads, c->n_kv_heads, c->head_dim, c->n_ff, c->n_vocab, c->n_ctx,
                   (double)c->rms_eps);
     hr_buf_printf(&b, "%d %d %d %d %d\n", c->tied_embeddings, c->qkv_bias, c->o_bias, c->mlp_bias,
                   c->qk_norm);
@@ -299,8 +306,8 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
                   c->rope_low_freq_factor, c->rope_high_freq_factor, c->rope_original_ctx);
     for (size_t i = 0; i < mf->tensors->n; i++) {
         const struct hr_file_tensor *t = &mf->tensors->v[i];
-        hr_buf_printf(&b, "%s %s %d %d %" PRIu64 "\n", t->name, hr_quant_info[t->type].name, t->n_rows,
-                      t->n_cols, t->size);
+        hr_buf_printf(&b, "%s %s %d %d %" PRIu64 "\n", t->name, hr_quant_info[t->type].name,
+                      t->n_rows, t->n_cols, t->size);
     }
     hr_sha256(b.data, b.len, out);
     hr_buf_finish(&b);

@@ -3,11 +3,11 @@
  * model_file: a model's files, opened and checked, nothing computed: a GGUF file, or a Hugging Face
  * directory (config.json, *.safetensors with or without an index).
  *
- * Opening maps the files and refuses a truncated or lying one (offsets past the end, overlaps, wrong
- * shapes, a missing tensor) by the tensor's name. Weights are read row by row as f32; the caller puts
- * them where they belong. Tensors go by their Hugging Face names whatever the file calls them, and in
- * the Hugging Face layout: the q and k rows that llama GGUFs store permuted (interleaved rotary
- * pairs) are given back in rotate-half order. */
+ * Opening maps the files and refuses a truncated or lying one (offsets past the end, overlaps,
+ * wrong shapes, a missing tensor) by the tensor's name. Weights are read row by row as f32; the
+ * caller puts them where they belong. Tensors go by their Hugging Face names whatever the file
+ * calls them, and in the Hugging Face layout: the q and k rows that llama GGUFs store permuted
+ * (interleaved rotary pairs) are given back in rotate-half order. */
 #ifndef HR_MODEL_MODEL_FILE_H
 #define HR_MODEL_MODEL_FILE_H
 
@@ -36,12 +36,12 @@ struct hr_model_config {
 
 struct hr_model_file;
 
-/* `path`: a .gguf file or a directory. Messages name the file and the tensor or key. An architecture
- * that is not supported is HR_ERR_UNSUPPORTED with the list of those that are. */
+/* `path`: a .gguf file or a directory. Messages name the file and the tensor or key. An
+ * architecture that is not supported is HR_ERR_UNSUPPORTED with the list of those that are. */
 HR_MUST_USE enum hr_status hr_model_file_open(const char *path, struct hr_model_file **out,
                                               struct hr_err *err);
-/* For tokenizing and rendering alone: a GGUF's metadata, or just the directory. Neither architecture
- * nor weights are asked for: config() is NULL, there are no tensors. */
+/* For tokenizing and rendering alone: a GGUF's metadata, or just the directory. Neither
+ * architecture nor weights are asked for: config() is NULL, there are no tensors. */
 HR_MUST_USE enum hr_status hr_model_file_open_text(const char *path, struct hr_model_file **out,
                                                    struct hr_err *err);
 void hr_model_file_close(struct hr_model_file **mf);
@@ -55,7 +55,8 @@ void hr_file_tensor_shape(const struct hr_file_tensor *t, int *n_rows, int *n_co
 /* Rows row0 .. row0+n_rows-1 as f32 [n_rows, n_cols]. Thread-safe. */
 void hr_file_tensor_read(const struct hr_file_tensor *t, int row0, int n_rows, float *dst);
 
-/* Bytes of all weights on the disk, and what to show a person: "SmolLM2 135M Instruct, GGUF Q4_1". */
+/* Bytes of all weights on the disk, and what to show a person: "SmolLM2 135M Instruct, GGUF Q4_1".
+ */
 uint64_t hr_model_file_bytes(const struct hr_model_file *mf);
 const char *hr_model_file_describe(const struct hr_model_file *mf);
 
@@ -67,11 +68,13 @@ bool hr_model_file_is_gguf(const struct hr_model_file *mf);
 const char *hr_model_file_dir(const struct hr_model_file *mf); /* the directory of the files */
 
 /* GGUF metadata by key, for the tokenizer; false when absent or of another type. Borrowed. */
-bool hr_model_file_meta_str(const struct hr_model_file *mf, const char *key, const char **s, size_t *len);
-bool hr_model_file_meta_int(const struct hr_model_file *mf, const char *key, int64_t *out); /* also bool */
+bool hr_model_file_meta_str(const struct hr_model_file *mf, const char *key, const char **s,
+                            size_t *len);
+bool hr_model_file_meta_int(const struct hr_model_file *mf, const char *key,
+                            int64_t *out); /* also bool */
 bool hr_model_file_meta_real(const struct hr_model_file *mf, const char *key, double *out);
-/* An array of any type: its length. Then its elements into [n] arrays, false when they are not strings
- * or, for int, not integers that fit. */
+/* An array of any type: its length. Then its elements into [n] arrays, false when they are not
+ * strings or, for int, not integers that fit. */
 bool hr_model_file_meta_array(const struct hr_model_file *mf, const char *key, size_t *n);
 bool hr_model_file_meta_array_str(const struct hr_model_file *mf, const char *key, const char **s,
                                   size_t *len);

@@ -5,9 +5,10 @@
  *     u64 n    n bytes of JSON: { NAME: {"dtype", "shape", "data_offsets": [begin, end]}, ...,
  *                                 "__metadata__": {STRING: STRING} }    then the tensors' bytes
  *
- * Offsets count from the end of the header. A file is valid if and only if the header lies inside it;
- * names are unique; end - begin is what dtype and shape say; and the tensors, in order of offset, fill
- * the rest of the file without gap or overlap (as the reference implementation demands).
+ * Offsets count from the end of the header. A file is valid if and only if the header lies inside
+ * it; names are unique; end - begin is what dtype and shape say; and the tensors, in order of
+ * offset, fill the rest of the file without gap or overlap (as the reference implementation
+ * demands).
  *
  * The index is {"weight_map": {NAME: FILE}}; a tensor that it promises must be in the file that it
  * names, and FILE is a plain name, never a path.
@@ -102,10 +103,10 @@ static enum hr_status check_tiling(const struct hr_map *map, uint64_t data_begin
         const struct hr_file_tensor *x = &t->v[i];
         hr_printable(x->name, strlen(x->name), name, sizeof name);
         if (x->data < at) /* never of the first: offsets are not negative */
-            return hr_err_set(err, HR_ERR_FORMAT, "tensors %s and %s overlap",
-                              hr_printable(t->v[i - 1].name, strlen(t->v[i - 1].name), other,
-                                           sizeof other),
-                              name);
+            return hr_err_set(
+                err, HR_ERR_FORMAT, "tensors %s and %s overlap",
+                hr_printable(t->v[i - 1].name, strlen(t->v[i - 1].name), other, sizeof other),
+                name);
         if (x->data > at)
             return hr_err_set(err, HR_ERR_FORMAT, "%td bytes before tensor %s belong to no tensor",
                               x->data - at, name);
@@ -116,8 +117,9 @@ static enum hr_status check_tiling(const struct hr_map *map, uint64_t data_begin
     return HR_OK;
 }
 
-static enum hr_status read_header(const struct hr_map *map, struct hr_json *root, uint64_t data_begin,
-                                  struct hr_tensor_table *t, struct hr_err *err) {
+static enum hr_status read_header(const struct hr_map *map, struct hr_json *root,
+                                  uint64_t data_begin, struct hr_tensor_table *t,
+                                  struct hr_err *err) {
     void *it = NULL;
     const char *key;
     size_t key_len, i0 = t->n;
@@ -126,12 +128,14 @@ static enum hr_status read_header(const struct hr_map *map, struct hr_json *root
     if (hr_json_type(root) != HR_JSON_OBJECT)
         return hr_err_set(err, HR_ERR_FORMAT, "its header is not a JSON object");
     while (hr_json_next(root, &it, &key, &key_len, &value)) {
-        if (key_len == strlen("__metadata__") && memcmp(key, "__metadata__", key_len) == 0) continue;
+        if (key_len == strlen("__metadata__") && memcmp(key, "__metadata__", key_len) == 0)
+            continue;
         hr_printable(key, key_len, name, sizeof name);
         if (key_len == 0 || memchr(key, 0, key_len))
             return hr_err_set(err, HR_ERR_FORMAT, "a tensor has the impossible name \"%s\"", name);
         struct hr_file_tensor *x = hr_tensor_table_add(t, key, key_len);
-        if (read_tensor(map, data_begin, value, x, err)) return hr_err_prefix(err, "tensor %s", name);
+        if (read_tensor(map, data_begin, value, x, err))
+            return hr_err_prefix(err, "tensor %s", name);
     }
     return check_tiling(map, data_begin, t, i0, err);
 }
@@ -185,17 +189,20 @@ static enum hr_status index_files(const struct hr_json *map, char ***out, size_t
         return hr_err_set(err, HR_ERR_FORMAT, "it has no \"weight_map\"");
     char **files = hr_xcalloc(n_names, sizeof *files);
     while (!rc && hr_json_next(map, &it, &key, &key_len, &value)) {
-        if (!hr_json_str(value, &file, &len) || len == 0 || file[0] == '.' || memchr(file, '/', len) ||
-            memchr(file, 0, len))
+        if (!hr_json_str(value, &file, &len) || len == 0 || file[0] == '.' ||
+            memchr(file, '/', len) || memchr(file, 0, len))
             rc = hr_err_set(err, HR_ERR_FORMAT, "the file of tensor %s is not a plain name",
                             hr_printable(key, key_len, text, sizeof text));
-        else files[n++] = hr_xstrndup(file, len);
+        else
+            files[n++] = hr_xstrndup(file, len);
     }
     if (n) qsort(files, n, sizeof *files, by_text);
     size_t n_unique = 0;
     for (size_t i = 0; i < n; i++) {
-        if (n_unique && strcmp(files[n_unique - 1], files[i]) == 0) free(files[i]);
-        else files[n_unique++] = files[i];
+        if (n_unique && strcmp(files[n_unique - 1], files[i]) == 0)
+            free(files[i]);
+        else
+            files[n_unique++] = files[i];
     }
     if (!rc && n_unique > HR_SAFETENSORS_FILES_MAX)
         rc = hr_err_set(err, HR_ERR_LIMIT, "it names %zu files, at most %d are supported", n_unique,
@@ -222,17 +229,19 @@ static enum hr_status check_index(const struct hr_safetensors *s, const struct h
             const struct hr_map *m = &s->maps[i];
             if (t->data < m->data || t->data >= m->data + m->size) continue;
             const char *base = strrchr(m->path, '/') + 1;
-            kept = hr_json_str(value, &file, &len) && len == strlen(base) && !memcmp(base, file, len);
+            kept =
+                hr_json_str(value, &file, &len) && len == strlen(base) && !memcmp(base, file, len);
         }
         if (!kept)
-            return hr_err_set(err, HR_ERR_FORMAT, "tensor %s is not in the file that the index names",
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "tensor %s is not in the file that the index names",
                               hr_printable(key, key_len, text, sizeof text));
     }
     return HR_OK;
 }
 
-static enum hr_status open_indexed(struct hr_safetensors *s, const char *dir, const char *index_path,
-                                   struct hr_err *err) {
+static enum hr_status open_indexed(struct hr_safetensors *s, const char *dir,
+                                   const char *index_path, struct hr_err *err) {
     struct hr_json *index = NULL;
     char **files = NULL;
     size_t n_files = 0;
@@ -261,7 +270,8 @@ done:
     return rc;
 }
 
-enum hr_status hr_safetensors_open(const char *dir, struct hr_safetensors *out, struct hr_err *err) {
+enum hr_status hr_safetensors_open(const char *dir, struct hr_safetensors *out,
+                                   struct hr_err *err) {
     struct hr_safetensors s = {0};
     enum hr_status rc;
     char *one = join_path(dir, "model.safetensors");
@@ -276,12 +286,14 @@ enum hr_status hr_safetensors_open(const char *dir, struct hr_safetensors *out, 
     } else if (access(index, F_OK) == 0) {
         rc = open_indexed(&s, dir, index, err);
     } else {
-        rc = hr_err_set(err, HR_ERR_NOTFOUND,
-                        "%s: no weights: neither model.safetensors nor model.safetensors.index.json",
-                        dir);
+        rc = hr_err_set(
+            err, HR_ERR_NOTFOUND,
+            "%s: no weights: neither model.safetensors nor model.safetensors.index.json", dir);
     }
-    if (rc) hr_safetensors_close(&s);
-    else *out = s;
+    if (rc)
+        hr_safetensors_close(&s);
+    else
+        *out = s;
     free(one);
     free(index);
     return rc;

@@ -55,7 +55,8 @@ void hr_tensor_table_finish(struct hr_tensor_table *t) {
     *t = (struct hr_tensor_table){0};
 }
 
-struct hr_file_tensor *hr_tensor_table_add(struct hr_tensor_table *t, const char *name, size_t len) {
+struct hr_file_tensor *hr_tensor_table_add(struct hr_tensor_table *t, const char *name,
+                                           size_t len) {
     if (t->n == t->cap) {
         t->cap = t->cap ? 2 * t->cap : 256;
         t->v = hr_xrealloc(t->v, t->cap * sizeof *t->v);
@@ -85,8 +86,10 @@ struct hr_file_tensor *hr_tensor_table_find(const struct hr_tensor_table *t, con
         size_t mid = lo + (hi - lo) / 2;
         int c = strcmp(t->v[mid].name, name);
         if (c == 0) return &t->v[mid];
-        if (c < 0) lo = mid + 1;
-        else hi = mid;
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return NULL;
 }

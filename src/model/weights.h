@@ -3,8 +3,8 @@
  * weights: what the readers of both file formats share: a mapped file, and the table of tensors.
  * Private to the room.
  *
- * A tensor in a table has been checked against its file: its bytes lie inside the mapping, its size is
- * what type and shape say, and no other tensor's bytes overlap it. */
+ * A tensor in a table has been checked against its file: its bytes lie inside the mapping, its size
+ * is what type and shape say, and no other tensor's bytes overlap it. */
 #ifndef HR_MODEL_WEIGHTS_H
 #define HR_MODEL_WEIGHTS_H
 
@@ -45,8 +45,8 @@ struct hr_file_tensor *hr_tensor_table_add(struct hr_tensor_table *t, const char
 HR_MUST_USE enum hr_status hr_tensor_table_sort(struct hr_tensor_table *t, struct hr_err *err);
 struct hr_file_tensor *hr_tensor_table_find(const struct hr_tensor_table *t, const char *name);
 
-/* Bytes that a tensor of this type and shape takes; false when a row is not whole blocks or when the
- * numbers do not fit. */
+/* Bytes that a tensor of this type and shape takes; false when a row is not whole blocks or when
+ * the numbers do not fit. */
 bool hr_tensor_size(enum hr_quant type, uint64_t n_rows, uint64_t n_cols, uint64_t *size);
 
 /* Copies at most cap-1 bytes of a name from a file, with `?` for what is not printable, so that a
