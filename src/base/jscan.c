@@ -2,11 +2,11 @@
  *
  * jscan: one strict pass over a JSON text, then walkers that trust it.
  *
- * The validator is a loop with a bit of state a level, so a line of a hundred thousand brackets costs
- * an error and no stack. Strings are skipped eight bytes at a time while they are plain ASCII, which is
- * what most of a dataset is. The walkers never look past the end of the value that they were given,
- * and assume that hr_jscan_validate accepted the text.
- * Source: RFC 8259; UTF-8 as in Unicode 15, table 3-7. */
+ * The validator is a loop with a bit of state a level, so a line of a hundred thousand brackets
+ * costs an error and no stack. Strings are skipped eight bytes at a time while they are plain
+ * ASCII, which is what most of a dataset is. The walkers never look past the end of the value that
+ * they were given, and assume that hr_jscan_validate accepted the text. Source: RFC 8259; UTF-8 as
+ * in Unicode 15, table 3-7. */
 #include "base/jscan.h"
 
 #include <math.h>
@@ -25,7 +25,8 @@ static const char *skip_plain(const char *p, const char *end) {
         memcpy(&w, p, 8);
         uint64_t quote = w ^ ONES * '"', slash = w ^ ONES * '\\';
         uint64_t hit = (w - ONES * 0x20) | (quote - ONES) | (slash - ONES) | w;
-        /* A borrow can only raise a false alarm above a true one, and a byte >= 0x80 always alarms. */
+        /* A borrow can only raise a false alarm above a true one, and a byte >= 0x80 always alarms.
+         */
         if (hit & HIGHS) break;
         p += 8;
     }
@@ -101,10 +102,11 @@ static enum hr_status unexpected(struct scan *s, const char *wanted) {
                           wanted, (size_t)(s->p - s->text));
     uint8_t c = (uint8_t)*s->p;
     if (c > 0x20 && c < 0x7f)
-        return hr_err_set(s->err, HR_ERR_FORMAT, "unexpected '%c' where %s should be at byte %zu", c,
-                          wanted, (size_t)(s->p - s->text));
-    return hr_err_set(s->err, HR_ERR_FORMAT, "unexpected byte 0x%02x where %s should be at byte %zu",
-                      c, wanted, (size_t)(s->p - s->text));
+        return hr_err_set(s->err, HR_ERR_FORMAT, "unexpected '%c' where %s should be at byte %zu",
+                          c, wanted, (size_t)(s->p - s->text));
+    return hr_err_set(s->err, HR_ERR_FORMAT,
+                      "unexpected byte 0x%02x where %s should be at byte %zu", c, wanted,
+                      (size_t)(s->p - s->text));
 }
 
 static int hex4(const char *p) {
@@ -154,8 +156,8 @@ static enum hr_status check_string(struct scan *s) {
             enum hr_status st = check_escape(s);
             if (st < 0) return st;
         } else if (c < 0x20) {
-            return fault(s, s->p, c == 0 ? "raw NUL byte in a string"
-                                         : "raw control character in a string");
+            return fault(s, s->p,
+                         c == 0 ? "raw NUL byte in a string" : "raw control character in a string");
         } else {
             int n = utf8_len(s->p, s->end);
             if (n == 0) return fault(s, s->p, "invalid UTF-8");
@@ -224,7 +226,8 @@ static enum hr_status check_key(struct scan *s) {
     return HR_OK;
 }
 
-/* After a value inside `depth` open containers: closes what closes here. *more: a value comes next. */
+/* After a value inside `depth` open containers: closes what closes here. *more: a value comes next.
+ */
 static enum hr_status check_after(struct scan *s, const bool *is_object, int *depth, bool *more) {
     *more = false;
     while (*depth > 0) {
@@ -243,7 +246,8 @@ static enum hr_status check_after(struct scan *s, const bool *is_object, int *de
     return HR_OK;
 }
 
-/* p stands at the bracket. *more: its first value comes next; otherwise it was empty and is closed. */
+/* p stands at the bracket. *more: its first value comes next; otherwise it was empty and is closed.
+ */
 static enum hr_status check_open(struct scan *s, bool *is_object, int *depth, bool *more) {
     bool object = *s->p == '{';
     if (*depth == HR_JSCAN_DEPTH) return fault(s, s->p, "nested deeper than 512 levels");
@@ -292,8 +296,8 @@ enum hr_status hr_jscan_validate(const char *text, size_t len, struct hr_jval *o
     return HR_OK;
 }
 
-/* After the closing quote of the string at p. A run of backslashes is counted once, back from the quote
- * behind it, so the whole is linear. */
+/* After the closing quote of the string at p. A run of backslashes is counted once, back from the
+ * quote behind it, so the whole is linear. */
 static const char *skip_string(const char *p, const char *end) {
     for (p++;; p++) {
         p = memchr(p, '"', (size_t)(end - p));
@@ -324,13 +328,20 @@ static const char *skip_value(const char *p, const char *end) {
 
 static enum hr_jtype type_at(char c) {
     switch (c) {
-    case '{': return HR_JOBJECT;
-    case '[': return HR_JARRAY;
-    case '"': return HR_JSTRING;
-    case 'n': return HR_JNULL;
-    case 't': return HR_JTRUE;
-    case 'f': return HR_JFALSE;
-    default: return HR_JNUMBER;
+    case '{':
+        return HR_JOBJECT;
+    case '[':
+        return HR_JARRAY;
+    case '"':
+        return HR_JSTRING;
+    case 'n':
+        return HR_JNULL;
+    case 't':
+        return HR_JTRUE;
+    case 'f':
+        return HR_JFALSE;
+    default:
+        return HR_JNUMBER;
     }
 }
 
@@ -446,7 +457,8 @@ bool hr_jscan_int(const struct hr_jval *number, int64_t *out) {
         for (; zeros >= 0; zeros--)
             if (__builtin_mul_overflow(value, 10, &value)) return false;
         zeros = 0;
-        if (__builtin_sub_overflow(value, *p - '0', &value)) return false; /* so that INT64_MIN fits */
+        if (__builtin_sub_overflow(value, *p - '0', &value))
+            return false; /* so that INT64_MIN fits */
     }
     if (p < end) {
         bool below = *++p == '-';
@@ -477,7 +489,8 @@ bool hr_jscan_double(const struct hr_jval *number, double *out) {
     return true;
 }
 
-/* A member of an object on its way to canonical form: both parts lie in the object's scratch buffer. */
+/* A member of an object on its way to canonical form: both parts lie in the object's scratch
+ * buffer. */
 struct member {
     size_t key, key_len, value, value_len, i;
     const struct hr_buf *scratch; /* its data moves while it grows */
@@ -542,8 +555,8 @@ static const char *canonical_object(const char *p, const char *end, struct hr_bu
     return p + 1;
 }
 
-/* Recursive as deep as the validated text: HR_JSCAN_DEPTH small frames. Returns the end of the value,
- * so that nested containers are not walked again at every level. */
+/* Recursive as deep as the validated text: HR_JSCAN_DEPTH small frames. Returns the end of the
+ * value, so that nested containers are not walked again at every level. */
 static const char *canonical_at(const char *p, const char *end, struct hr_buf *out) {
     if (*p == '{') return canonical_object(p, end, out);
     if (*p == '[') {

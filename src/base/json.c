@@ -2,8 +2,8 @@
  *
  * json: jansson, behind a read-only tree. The only file that knows it.
  *
- * Stricter than jansson by default (duplicate keys are refused) and laxer in one point: integers that
- * do not fit 64 bits are read as reals, because tokenizer_config.json files in the wild hold
+ * Stricter than jansson by default (duplicate keys are refused) and laxer in one point: integers
+ * that do not fit 64 bits are read as reals, because tokenizer_config.json files in the wild hold
  * "model_max_length": 1000000000000000019884624838656. */
 #include "base/json.h"
 
@@ -121,14 +121,21 @@ void hr_json_free(struct hr_json **root) {
 enum hr_json_type hr_json_type(const struct hr_json *v) {
     if (v == NULL) return HR_JSON_NULL;
     switch (json_typeof(node(v))) {
-    case JSON_OBJECT: return HR_JSON_OBJECT;
-    case JSON_ARRAY: return HR_JSON_ARRAY;
-    case JSON_STRING: return HR_JSON_STRING;
-    case JSON_INTEGER: return HR_JSON_INT;
-    case JSON_REAL: return HR_JSON_REAL;
+    case JSON_OBJECT:
+        return HR_JSON_OBJECT;
+    case JSON_ARRAY:
+        return HR_JSON_ARRAY;
+    case JSON_STRING:
+        return HR_JSON_STRING;
+    case JSON_INTEGER:
+        return HR_JSON_INT;
+    case JSON_REAL:
+        return HR_JSON_REAL;
     case JSON_TRUE:
-    case JSON_FALSE: return HR_JSON_BOOL;
-    default: return HR_JSON_NULL;
+    case JSON_FALSE:
+        return HR_JSON_BOOL;
+    default:
+        return HR_JSON_NULL;
     }
 }
 
@@ -199,10 +206,18 @@ void hr_json_dump(const struct hr_json *v, struct hr_buf *out) {
     void *it = NULL;
     const struct hr_json *value;
     switch (hr_json_type(v)) {
-    case HR_JSON_NULL: hr_buf_puts(out, "null"); break;
-    case HR_JSON_BOOL: hr_buf_puts(out, json_is_true(node(v)) ? "true" : "false"); break;
-    case HR_JSON_INT: hr_buf_printf(out, "%lld", (long long)json_integer_value(node(v))); break;
-    case HR_JSON_REAL: dump_real(json_real_value(node(v)), out); break;
+    case HR_JSON_NULL:
+        hr_buf_puts(out, "null");
+        break;
+    case HR_JSON_BOOL:
+        hr_buf_puts(out, json_is_true(node(v)) ? "true" : "false");
+        break;
+    case HR_JSON_INT:
+        hr_buf_printf(out, "%lld", (long long)json_integer_value(node(v)));
+        break;
+    case HR_JSON_REAL:
+        dump_real(json_real_value(node(v)), out);
+        break;
     case HR_JSON_STRING:
         hr_json_str(v, &s, &len);
         hr_buf_json_str(out, s, len);

@@ -38,8 +38,8 @@ struct hr_manifest {
     char *model;   /* owned or NULL; resolved relative to the manifest */
     char **shards; /* owned; globs expanded, sorted within a glob, in manifest order, no doubles */
     int n_shards;
-    char *prompt;   /* owned or NULL: a field's name or a join template with {braces} */
-    char *messages; /* owned or NULL: a field's name */
+    char *prompt;   /* owned or NULL: a field's name or a join template (job/prompt.h) */
+    char *messages; /* owned or NULL: a field's name. Neither: a row's "messages", else its "prompt" */
     char *id;       /* owned: a field's name */
     char *system;   /* owned or NULL: literal text */
     bool chat;

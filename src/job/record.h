@@ -3,7 +3,10 @@
  * record: one line of a shard understood by its manifest: the prompt or messages, the row's own
  * sampling, its identity, the fields to carry; and the output row made from it and an answer.
  *
- * Everything carried is the input's own bytes. Nothing in an output row differs between two runs. */
+ * Everything carried is the input's own bytes (but for a raw carriage return between two tokens, which
+ * becomes a space: some readers end a line there). Nothing in an output row differs between two runs.
+ * A manifest's `system` goes before a row's messages unless they begin with a system or developer turn
+ * of their own, which wins. */
 #ifndef HR_JOB_RECORD_H
 #define HR_JOB_RECORD_H
 
@@ -18,8 +21,9 @@ struct hr_record {
     bool is_messages;       /* messages_json holds the row's messages as sent, else prompt is one turn */
     struct hr_buf messages_json; /* what the template gets: system turn added, prompt wrapped; JSON */
     struct hr_buf prompt;   /* decoded text of the prompt (when not is_messages), U+0000 allowed */
-    struct hr_buf prompt_json; /* `prompt` or the row's messages, as JSON text for the output row */
+    struct hr_buf prompt_json; /* `prompt` or messages_json, as JSON text for the output row */
     struct hr_buf tools_json;  /* the row's "tools", or empty */
+    struct hr_buf metadata;    /* JSON object of the fields to carry, in the row's order */
     struct hr_sampling_spec sampling; /* the row's own keys only */
     uint8_t ident[16];   /* hash of the canonical id, or of content when it has none */
     uint8_t content[16]; /* hash of what is asked: messages or prompt, tools, own sampling */
@@ -42,7 +46,9 @@ struct hr_answer {
     const int32_t *prompt_ids, *completion_ids; /* for output.token_ids, else NULL */
 };
 /* Appends the output row with its newline: id, dataset, sample, occurrence when not 0, prompt or
- * messages, response, finish_reason, stop_reason, usage, seed, token ids when asked, metadata. */
+ * messages, tools when the row had some, response, finish_reason, stop_reason, usage, seed,
+ * prompt_token_ids and completion_token_ids when asked ([prompt_tokens] and [completion_tokens] of the
+ * answer), metadata. The form is in manifests/row.schema.json. */
 void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,
                          const struct hr_answer *a, struct hr_buf *out);
 

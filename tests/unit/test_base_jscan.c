@@ -11,7 +11,8 @@
 
 #include "base/jscan.h"
 
-/* The text lies in a block of exactly its size, so that the sanitizer sees any byte read past it. */
+/* The text lies in a block of exactly its size, so that the sanitizer sees any byte read past it.
+ */
 static enum hr_status validate(const char *text, size_t len, struct hr_err *err) {
     struct hr_jval v;
     char *exact = malloc(len ? len : 1);
@@ -30,11 +31,31 @@ static struct hr_jval parsed(const char *text) {
 
 static void texts_that_are_json_are_accepted(void **state) {
     static const char *const good[] = {
-        "{}", "[]", " [ ] ", "{ }", "null", "true", "false", "0", "-0", "-0.0", "0.10", "1e400", "1E-1",
-        "12345678901234567890123", "\"\"", "\"a\\u0000b\"", "\"\\ud83d\\ude00 \\uD83D\\uDE00\"",
-        "\"\\b\\f\\n\\r\\t\\\"\\\\\\/\\u00e9\\u2028\"", "{\"a\":1,\"a\":2}", "[1,[2,{\"b\":[]}],\"c\"]",
-        "\"\xf0\x9f\x98\x80 \xe2\x80\xa8 \xc2\x85 \xef\xbf\xbf \xf4\x8f\xbf\xbf\"", "\t{\r\n\"a\" : [ 1 , 2 ] }\n",
-        "\"exactly8\"", "\"\x7f\"", "\"\\u000b \\u000c \\u001e\""};
+        "{}",
+        "[]",
+        " [ ] ",
+        "{ }",
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "-0.0",
+        "0.10",
+        "1e400",
+        "1E-1",
+        "12345678901234567890123",
+        "\"\"",
+        "\"a\\u0000b\"",
+        "\"\\ud83d\\ude00 \\uD83D\\uDE00\"",
+        "\"\\b\\f\\n\\r\\t\\\"\\\\\\/\\u00e9\\u2028\"",
+        "{\"a\":1,\"a\":2}",
+        "[1,[2,{\"b\":[]}],\"c\"]",
+        "\"\xf0\x9f\x98\x80 \xe2\x80\xa8 \xc2\x85 \xef\xbf\xbf \xf4\x8f\xbf\xbf\"",
+        "\t{\r\n\"a\" : [ 1 , 2 ] }\n",
+        "\"exactly8\"",
+        "\"\x7f\"",
+        "\"\\u000b \\u000c \\u001e\""};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct hr_err err = {0};
         if (validate(good[i], strlen(good[i]), &err) < 0) fail_msg("%s: %s", good[i], err.msg);
@@ -44,45 +65,44 @@ static void texts_that_are_json_are_accepted(void **state) {
 static void texts_that_are_not_json_are_refused_with_offset_and_reason(void **state) {
     static const struct {
         const char *text, *msg;
-    } bad[] = {
-        {"", "the JSON text ends where a value should be (byte 0)"},
-        {"{", "the JSON text ends where a key in quotes should be (byte 1)"},
-        {"[1", "the JSON text ends where ',' or ']' should be (byte 2)"},
-        {"{\"a\":1,}", "unexpected '}' where a key in quotes should be at byte 7"},
-        {"[1,]", "unexpected ']' where a value should be at byte 3"},
-        {"{'a':1}", "unexpected ''' where a key in quotes should be at byte 1"},
-        {"{\"a\" 1}", "unexpected '1' where ':' should be at byte 5"},
-        {"{\"a\":1]", "unexpected ']' where ',' or '}' should be at byte 6"},
-        {"[1 2]", "unexpected '2' where ',' or ']' should be at byte 3"},
-        {"{\"a\":\"x\"} {}", "more text after the JSON value at byte 10"},
-        {"NaN", "unexpected 'N' where a value should be at byte 0"},
-        {"nul", "unexpected 'n' where a value should be at byte 0"},
-        {"\xef\xbb\xbf{}", "unexpected byte 0xef where a value should be at byte 0"},
-        {"007", "number with a leading zero at byte 0"},
-        {"-", "malformed number at byte 0"},
-        {"1.", "malformed number at byte 0"},
-        {"[1e+]", "malformed number at byte 1"},
-        {".5", "unexpected '.' where a value should be at byte 0"},
-        {"+1", "unexpected '+' where a value should be at byte 0"},
-        {"\"abc", "unterminated string at byte 0"},
-        {"\"abc\\", "unterminated string at byte 4"},
-        {"\"a\tb\"", "raw control character in a string at byte 2"},
-        {"\"1234567\x1f\"", "raw control character in a string at byte 8"},
-        {"\"\\x\"", "unknown escape at byte 1"},
-        {"\"\\u12g4\"", "\\u without four hexadecimal digits at byte 1"},
-        {"\"\\u12", "\\u without four hexadecimal digits at byte 1"},
-        {"\"x\\ud83dy\"", "lone surrogate escape at byte 2"},
-        {"\"x\\ude00y\"", "lone surrogate escape at byte 2"},
-        {"\"\\ud83d\\ud83d\\ude00\"", "lone surrogate escape at byte 1"},
-        {"\"\\ud83d\\n12345\"", "lone surrogate escape at byte 1"},
-        {"\"\xff\"", "invalid UTF-8 at byte 1"},
-        {"\"abc\xc0\x80\"", "invalid UTF-8 at byte 4"},
-        {"\"\xed\xa0\xbd\xed\xb8\x80\"", "invalid UTF-8 at byte 1"},
-        {"\"\xe0\x80\xaf\"", "invalid UTF-8 at byte 1"},
-        {"\"\xf0\x80\x80\x80\"", "invalid UTF-8 at byte 1"},
-        {"\"\xf4\x90\x80\x80\"", "invalid UTF-8 at byte 1"},
-        {"\"\xe2\x82", "invalid UTF-8 at byte 1"},
-        {"\"\xe2\x82\"", "invalid UTF-8 at byte 1"}};
+    } bad[] = {{"", "the JSON text ends where a value should be (byte 0)"},
+               {"{", "the JSON text ends where a key in quotes should be (byte 1)"},
+               {"[1", "the JSON text ends where ',' or ']' should be (byte 2)"},
+               {"{\"a\":1,}", "unexpected '}' where a key in quotes should be at byte 7"},
+               {"[1,]", "unexpected ']' where a value should be at byte 3"},
+               {"{'a':1}", "unexpected ''' where a key in quotes should be at byte 1"},
+               {"{\"a\" 1}", "unexpected '1' where ':' should be at byte 5"},
+               {"{\"a\":1]", "unexpected ']' where ',' or '}' should be at byte 6"},
+               {"[1 2]", "unexpected '2' where ',' or ']' should be at byte 3"},
+               {"{\"a\":\"x\"} {}", "more text after the JSON value at byte 10"},
+               {"NaN", "unexpected 'N' where a value should be at byte 0"},
+               {"nul", "unexpected 'n' where a value should be at byte 0"},
+               {"\xef\xbb\xbf{}", "unexpected byte 0xef where a value should be at byte 0"},
+               {"007", "number with a leading zero at byte 0"},
+               {"-", "malformed number at byte 0"},
+               {"1.", "malformed number at byte 0"},
+               {"[1e+]", "malformed number at byte 1"},
+               {".5", "unexpected '.' where a value should be at byte 0"},
+               {"+1", "unexpected '+' where a value should be at byte 0"},
+               {"\"abc", "unterminated string at byte 0"},
+               {"\"abc\\", "unterminated string at byte 4"},
+               {"\"a\tb\"", "raw control character in a string at byte 2"},
+               {"\"1234567\x1f\"", "raw control character in a string at byte 8"},
+               {"\"\\x\"", "unknown escape at byte 1"},
+               {"\"\\u12g4\"", "\\u without four hexadecimal digits at byte 1"},
+               {"\"\\u12", "\\u without four hexadecimal digits at byte 1"},
+               {"\"x\\ud83dy\"", "lone surrogate escape at byte 2"},
+               {"\"x\\ude00y\"", "lone surrogate escape at byte 2"},
+               {"\"\\ud83d\\ud83d\\ude00\"", "lone surrogate escape at byte 1"},
+               {"\"\\ud83d\\n12345\"", "lone surrogate escape at byte 1"},
+               {"\"\xff\"", "invalid UTF-8 at byte 1"},
+               {"\"abc\xc0\x80\"", "invalid UTF-8 at byte 4"},
+               {"\"\xed\xa0\xbd\xed\xb8\x80\"", "invalid UTF-8 at byte 1"},
+               {"\"\xe0\x80\xaf\"", "invalid UTF-8 at byte 1"},
+               {"\"\xf0\x80\x80\x80\"", "invalid UTF-8 at byte 1"},
+               {"\"\xf4\x90\x80\x80\"", "invalid UTF-8 at byte 1"},
+               {"\"\xe2\x82", "invalid UTF-8 at byte 1"},
+               {"\"\xe2\x82\"", "invalid UTF-8 at byte 1"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct hr_err err = {0};
         assert_int_equal(validate(bad[i].text, strlen(bad[i].text), &err), HR_ERR_FORMAT);
@@ -98,7 +118,8 @@ static void every_cut_of_a_text_is_refused(void **state) {
     const char *text = "{\"a\":[1.5e3,\"\\ud83d\\ude00\xf0\x9f\x98\x80\",{\"b\":null}]}";
     struct hr_err err;
     assert_int_equal(validate(text, strlen(text), &err), HR_OK);
-    for (size_t n = 0; n < strlen(text); n++) assert_int_equal(validate(text, n, &err), HR_ERR_FORMAT);
+    for (size_t n = 0; n < strlen(text); n++)
+        assert_int_equal(validate(text, n, &err), HR_ERR_FORMAT);
 }
 
 static void depth_is_bounded_and_costs_no_stack(void **state) {
@@ -120,9 +141,11 @@ static void depth_is_bounded_and_costs_no_stack(void **state) {
 }
 
 static void members_and_elements_come_in_order_with_their_own_bytes(void **state) {
-    struct hr_jval o = parsed(" {\"a\" : 1e400, \"b\":[0.10,-0,\"x]\\\"\"], \"c\\n\":{},\"a\":12345678901234567890123} ");
+    struct hr_jval o = parsed(
+        " {\"a\" : 1e400, \"b\":[0.10,-0,\"x]\\\"\"], \"c\\n\":{},\"a\":12345678901234567890123} ");
     static const char *const keys[] = {"\"a\"", "\"b\"", "\"c\\n\"", "\"a\""};
-    static const char *const values[] = {"1e400", "[0.10,-0,\"x]\\\"\"]", "{}", "12345678901234567890123"};
+    static const char *const values[] = {"1e400", "[0.10,-0,\"x]\\\"\"]", "{}",
+                                         "12345678901234567890123"};
     struct hr_jiter it = {0};
     struct hr_jval k, v;
     for (int i = 0; i < 4; i++) {
@@ -166,13 +189,29 @@ static void integers_are_exact_or_refused(void **state) {
         const char *text;
         bool ok;
         int64_t value;
-    } cases[] = {{"0", true, 0}, {"-0", true, 0}, {"8.0", true, 8}, {"8.5", false, 0}, {"1e9", true, 1000000000},
-                 {"1E+2", true, 100}, {"1.5e1", true, 15}, {"100e-2", true, 1}, {"100e-3", false, 0},
-                 {"9007199254740993.0", true, 9007199254740993}, {"1e18", true, 1000000000000000000},
-                 {"9223372036854775807", true, INT64_MAX}, {"9223372036854775808", false, 0},
-                 {"-9223372036854775808", true, INT64_MIN}, {"-9223372036854775809", false, 0}, {"1e400", false, 0},
-                 {"0e999999999999", true, 0}, {"1e-999999999999", false, 0}, {"0.000", true, 0}, {"1000000", true, 1000000},
-                 {"10203.00", true, 10203}, {"0.05e2", true, 5}, {"12345678901234567890123", false, 0}};
+    } cases[] = {{"0", true, 0},
+                 {"-0", true, 0},
+                 {"8.0", true, 8},
+                 {"8.5", false, 0},
+                 {"1e9", true, 1000000000},
+                 {"1E+2", true, 100},
+                 {"1.5e1", true, 15},
+                 {"100e-2", true, 1},
+                 {"100e-3", false, 0},
+                 {"9007199254740993.0", true, 9007199254740993},
+                 {"1e18", true, 1000000000000000000},
+                 {"9223372036854775807", true, INT64_MAX},
+                 {"9223372036854775808", false, 0},
+                 {"-9223372036854775808", true, INT64_MIN},
+                 {"-9223372036854775809", false, 0},
+                 {"1e400", false, 0},
+                 {"0e999999999999", true, 0},
+                 {"1e-999999999999", false, 0},
+                 {"0.000", true, 0},
+                 {"1000000", true, 1000000},
+                 {"10203.00", true, 10203},
+                 {"0.05e2", true, 5},
+                 {"12345678901234567890123", false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr_jval v = parsed(cases[i].text);
         int64_t got = 0;
@@ -190,7 +229,8 @@ static void doubles_beyond_range_are_refused(void **state) {
     assert_true(d == 0.1);
     v = parsed("\"0.1\"");
     assert_false(hr_jscan_double(&v, &d));
-    v = parsed("0.100000000000000000000000000000000000000000000000000000000000000000000000000000001");
+    v = parsed(
+        "0.100000000000000000000000000000000000000000000000000000000000000000000000000000001");
     assert_true(hr_jscan_double(&v, &d));
     assert_true(d == 0.1);
 }
@@ -199,10 +239,14 @@ static void canonical_form_is_one_for_equal_values(void **state) {
     static const struct {
         const char *text, *want;
     } cases[] = {
-        {" { \"b\" : 1 , \"a\" : [ 1.0 , \"\\u00e9\\n\\u0001\" ] , \"b\" : 2 } ", "{\"a\":[1.0,\"\xc3\xa9\\n\\u0001\"],\"b\":2}"},
+        {" { \"b\" : 1 , \"a\" : [ 1.0 , \"\\u00e9\\n\\u0001\" ] , \"b\" : 2 } ",
+         "{\"a\":[1.0,\"\xc3\xa9\\n\\u0001\"],\"b\":2}"},
         {"{\"aa\":1,\"a\":2,\"\":3}", "{\"\":3,\"a\":2,\"aa\":1}"},
         {"{\"a\":1,\"\\u0061\":{\"z\":null,\"y\":true}}", "{\"a\":{\"y\":true,\"z\":null}}"},
-        {"0.10", "0.10"}, {"[]", "[]"}, {"{}", "{}"}, {"\"\\/\"", "\"/\""}};
+        {"0.10", "0.10"},
+        {"[]", "[]"},
+        {"{}", "{}"},
+        {"\"\\/\"", "\"/\""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr_jval v = parsed(cases[i].text);
         struct hr_buf out = {0};

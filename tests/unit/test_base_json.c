@@ -21,7 +21,8 @@ static struct hr_json *parsed(const char *text) {
 }
 
 static void values_are_read_by_their_type_only(void **state) {
-    struct hr_json *r = parsed("{\"i\":-3,\"r\":0.5,\"s\":\"a\\u0000b\",\"b\":true,\"n\":null,\"a\":[1,[]]}");
+    struct hr_json *r =
+        parsed("{\"i\":-3,\"r\":0.5,\"s\":\"a\\u0000b\",\"b\":true,\"n\":null,\"a\":[1,[]]}");
     int64_t i = 0;
     double d = 0;
     bool b = false;
@@ -90,8 +91,8 @@ static void faults_name_line_and_column_and_file(void **state) {
 }
 
 static void integers_beyond_64_bits_are_reals(void **state) {
-    struct hr_json *r =
-        parsed("{\"model_max_length\": 1000000000000000019884624838656, \"s\": \"99999999999999999999\\\"\", \"i\": 7}");
+    struct hr_json *r = parsed("{\"model_max_length\": 1000000000000000019884624838656, \"s\": "
+                               "\"99999999999999999999\\\"\", \"i\": 7}");
     double d;
     const char *s;
     size_t len;
@@ -106,7 +107,8 @@ static void integers_beyond_64_bits_are_reals(void **state) {
 }
 
 static void dumped_text_reads_back_the_same(void **state) {
-    const char *text = "{\"b\":[1,-2,0.1,1e+300,2.0,true,false,null],\"a\":{\"x\":\"\\\"\\n\\u0000é\"},\"e\":{},\"f\":[]}";
+    const char *text = "{\"b\":[1,-2,0.1,1e+300,2.0,true,false,null],\"a\":{\"x\":"
+                       "\"\\\"\\n\\u0000é\"},\"e\":{},\"f\":[]}";
     struct hr_json *r = parsed(text);
     struct hr_buf out = {0};
     hr_json_dump(r, &out);
