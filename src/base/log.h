@@ -3,7 +3,8 @@
  * log: talk to people on stderr, one whole line a write(2), unbuffered.
  *
  * A sink may be added that receives each line too (run.log); a hook is called before and after a line
- * so that a live terminal line can be lifted out of the way. Thread-safe: a line is never torn. */
+ * so that a live terminal line can be lifted out of the way. Thread-safe: a line is never torn. A
+ * stderr that nobody reads loses lines instead of stopping the program; the sink gets them all. */
 #ifndef HR_BASE_LOG_H
 #define HR_BASE_LOG_H
 
@@ -23,6 +24,8 @@ void hr_log_set_sink(hr_log_sink_fn fn, void *arg);
 void hr_log_set_live(const char *text);
 
 void hr_log(enum hr_log_level level, const char *fmt, ...) HR_PRINTF(2, 3);
+/* Gives a line to the sink alone: for what a terminal shows in another form. */
+void hr_log_quiet(enum hr_log_level level, const char *line);
 
 #define hr_info(...)  hr_log(HR_LOG_INFO, __VA_ARGS__)
 #define hr_warn(...)  hr_log(HR_LOG_WARN, __VA_ARGS__)

@@ -4,7 +4,6 @@
  * in the logs of inference servers, in their order and spelling; ours follow behind them. */
 #include "job/progress.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,8 +204,6 @@ bool hr_progress_is_live(void) {
 }
 
 void hr_progress_show(const struct hr_progress *p) {
-    struct pollfd fd = {.fd = 2, .events = POLLOUT};
-    if (poll(&fd, 1, 0) == 0) return; /* full: somebody stopped reading; the run goes on */
     struct hr_buf line = {0};
     if (hr_progress_is_live()) {
         struct winsize ws;
@@ -217,6 +214,13 @@ void hr_progress_show(const struct hr_progress *p) {
         hr_progress_periodic(p, &line);
         hr_info("%s", hr_buf_cstr(&line));
     }
+    hr_buf_finish(&line);
+}
+
+void hr_progress_record(const struct hr_progress *p) {
+    struct hr_buf line = {0};
+    hr_progress_periodic(p, &line);
+    hr_log_quiet(HR_LOG_INFO, hr_buf_cstr(&line));
     hr_buf_finish(&line);
 }
 

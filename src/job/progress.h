@@ -4,7 +4,7 @@
  * else, and the summary at the end.
  *
  * Formatting is pure: the state is a struct that the caller fills, time is an argument. Only
- * hr_progress_show touches stderr and never waits for it: a line that would block is left out. */
+ * hr_progress_show and hr_progress_record let anybody see it, through base/log. */
 #ifndef HR_JOB_PROGRESS_H
 #define HR_JOB_PROGRESS_H
 
@@ -51,9 +51,10 @@ void hr_progress_live(const struct hr_progress *p, int width, struct hr_buf *out
  * 930.63, #queue-req: 79, rows: 12/164, ETA: 3m12s"; in a phase "demo: loading weights 43 %". */
 void hr_progress_periodic(const struct hr_progress *p, struct hr_buf *out);
 
-/* Shows the state: live line if stderr is a terminal, periodic line otherwise. Drops it when stderr
- * cannot take it at once. */
+/* Shows the state: live line if stderr is a terminal, periodic line otherwise. */
 void hr_progress_show(const struct hr_progress *p);
+/* Gives the periodic line to run.log alone: for runs with a live line, which is not logged. */
+void hr_progress_record(const struct hr_progress *p);
 bool hr_progress_is_live(void); /* is stderr a terminal? (TERM=dumb counts as none) */
 
 struct hr_summary {
