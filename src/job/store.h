@@ -18,9 +18,13 @@ struct hr_store;
 struct hr_store_opts {
     const char *dir;        /* DIR/<dataset>; made when it is not there */
     const char *state_path; /* state.db elsewhere, or NULL: dir/state.db */
+    /* Optional, borrowed until close: true ends the wait for a busy state.db with HR_ERR_LOCKED. */
+    const volatile bool *stop;
+    /* How a row of raw_responses.jsonl tells its identity; NULL: hr_record_identify_row. */
+    bool (*identify)(const char *line, size_t len, uint8_t ident[16], int *occurrence, int *sample);
 };
 
-/* What opening found and mended. */
+/* What opening found and mended (damage, a cut or redone row, has been said in a warning already). */
 struct hr_store_recovery {
     int n_adopted;        /* whole rows past the last commit that were taken over */
     int64_t n_cut_bytes;  /* torn tail cut off raw_responses.jsonl */
@@ -111,7 +115,8 @@ HR_MUST_USE enum hr_status hr_store_journal(struct hr_store *st, const struct hr
 /* A rejected line or sample: appended once to rejects.jsonl, however often the run is resumed.
  * key: 16 bytes that stay the same when the line is met again (hash of the raw line and its
  * occurrence; or of ident, occurrence and sample). row < 0 when there is no row. `json`: the whole
- * line for rejects.jsonl with its newline. *was_known: it stood there already. */
+ * line for rejects.jsonl with its newline. sample < 0 with a row: all samples of the row. *was_known:
+ * it stood there already. */
 HR_MUST_USE enum hr_status hr_store_reject(struct hr_store *st, const uint8_t key[16], int64_t row,
                                            int sample, const char *json, size_t len, bool *was_known,
                                            struct hr_err *err);
