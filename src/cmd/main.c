@@ -24,9 +24,7 @@ static const struct command commands[] = {
     {"run", "Answer the prompts of one or more manifests; go on where the last run stopped.",
      hr_cmd_run},
 #endif
-#ifdef HR_HAVE_STATUS
     {"status", "Tell how far the jobs under an output folder are, live or dead.", hr_cmd_status},
-#endif
 #ifdef HR_HAVE_TOKENIZE
     {"tokenize", "Turn text into token ids and back, JSON lines in and out.", hr_cmd_tokenize},
 #endif
@@ -38,29 +36,6 @@ static const struct command commands[] = {
 #endif
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
-
-int hr_cmd_exit_code(enum hr_status code) {
-    switch (code) {
-    case HR_OK:
-        return HR_EXIT_DONE;
-    case HR_ERR_CONFIG:
-    case HR_ERR_LOCKED:
-    case HR_ERR_FORMAT:
-    case HR_ERR_UNSUPPORTED:
-    case HR_ERR_LIMIT:
-    case HR_ERR_NOTFOUND:
-        return HR_EXIT_USAGE;
-    case HR_ERR_INTERRUPTED:
-    case HR_ERR_NOSPACE:
-        return HR_EXIT_INTERRUPTED;
-    case HR_ERR_FAILED:
-    case HR_ERR_NOMEM:
-    case HR_ERR_IO:
-    case HR_ERR_NUMERIC:
-        return HR_EXIT_FAILED;
-    }
-    return HR_EXIT_FAILED;
-}
 
 static const struct command *find(const char *name) {
     for (int i = 0; i < N_COMMANDS; i++)

@@ -94,6 +94,7 @@ static void a_wrong_number_is_quoted_with_what_was_expected(void **state) {
     assert_string_equal(err.msg, "--limit expects 1 to 1000000, got '0'");
     assert_int_equal(scan("in", "--temperature", "nan", NULL), HR_ERR_CONFIG);
     assert_int_equal(scan("in", "--temperature", "1e999", NULL), HR_ERR_CONFIG);
+    assert_string_equal(err.msg, "--temperature expects a number, got '1e999'");
     assert_int_equal(scan("in", "--temperature", "-1", NULL), HR_ERR_CONFIG);
     assert_int_equal(scan("in", "--temperature", ".5", NULL), HR_OK);
     assert_true(temperature == 0.5);
