@@ -58,7 +58,10 @@ struct hr_attn_shape {
     float qk_eps;  /* of the q and k norms, when there are any */
 };
 
-/* Sampling of one row of logits. Everything is host data, borrowed for the call. */
+/* Sampling of one row of logits. Everything is host data, borrowed for the call. Applied in this order:
+ * penalties (repetition, then frequency, then presence), banned tokens, temperature, top-k, top-p (of
+ * what top-k left), min-p. What is left is a list, most probable first, equal ones by id; `uniform` is
+ * the share of its mass at which the token is drawn. */
 struct hr_sample_row {
     float temperature; /* <= 0 (or below HR_TEMPERATURE_MIN): greedy, ties go to the lowest id */
     float top_p;       /* 1: off; keeps the token that crosses */

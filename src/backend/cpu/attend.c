@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attend: causal attention over pages, for prefill and decode alike.
+ *
+ * A work item is a block of rows of one sequence with the query heads of one KV head; they share the
+ * loads of K and V. Every row goes through its own positions in segments of HR_ATTN_SEGMENT from
+ * position 0: scores, softmax, weighted values, each in order of position, and merges each segment's
+ * (max, sum, output) into the whole, in order, also when there is just one. So which rows share a
+ * block, and with it chunking, batch and threads, changes no bit.
+ *
+ * Slots past a row's position are never read as values and are cut off before the softmax: pages are
+ * reused, and what an earlier sequence left there may be NaN. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_int.h"
+#include "base/assert.h"
+
+#define SEGMENT_PAGES (HR_ATTN_SEGMENT / HR_PAGE_TOKENS)
+
+_Static_assert(HR_ATTN_SEGMENT % HR_PAGE_TOKENS == 0, "a segment is whole pages");
+
+struct attend_job {
+    struct hr_tensor *y;
+    const struct hr_tensor *q;
+    const struct hr_kv_store *kv;
+    int layer, group, rows_each;
+};
+
+/* What a work item computes: rows r0 .. r1-1 of a sequence with the query heads of one KV head. */
+struct block {
+    const struct attend_job *job;
+    const struct hr_batch_seq *seq;
+    int r0, r1, kv_head;
+    const struct hr_cpu_scratch *scratch;
+};
+
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* The K and V blocks of n pages of the sequence. */
+static void find_pages(const struct block *b, size_t elem, int page0, int n, const char **k,
+                       const char **v) {
+    const struct hr_kv_store *kv = b->job->kv;
+    for (int i = 0; i < n; i++) {
+        int32_t page = b->seq->pages[page0 + i];
+        HR_ASSERT(page >= 0 && page < kv->n_pages);
+        size_t block = ((size_t)b->job->layer * (size_t)kv->n_pages + (size_t)page) *
+                           (size_t)kv->shape.n_kv_heads + (size_t)b->kv_head;
+        k[i] = (const char *)kv->mem.data + block * kv->block_elems * elem;
+        v[i] = k[i] + kv->k_elems * elem;
+    }
+}
+
+/* Copies the block's queries together, each padded with zeros to ldv. */
+static void load_q(const struct block *b, size_t elem) {
+    const struct attend_job *j = b->job;
+    size_t head = (size_t)j->kv->shape.head_dim * elem, ldq = (size_t)j->kv->ldv * elem;
+    char *dst = b->scratch->q;
+    for (int r = b->r0; r < b->r1; r++) {
+        const char *row = (const char *)j->q->mem.data + (size_t)(b->seq->row0 + r) * j->q->ld * elem;
+        for (int h = 0; h < j->group; h++, dst += ldq) {
+            memcpy(dst, row + (size_t)(b->kv_head * j->group + h) * head, head);
+            memset(dst + head, 0, ldq - head);
+        }
+    }
+}
+
+static void scores(const struct hr_cpu *be, const struct block *b, int i, int n_q, const char **k,
+                   int n_pages) {
+    int ldv = b->job->kv->ldv, dim = b->job->kv->shape.head_dim;
+    size_t ldq = (size_t)ldv;
+    float *s = b->scratch->s + (size_t)i * HR_ATTN_SEGMENT;
+    if (be->base.act == HR_F32)
+        be->k.scores_f32(s, (const float *)b->scratch->q + (size_t)i * ldq, ldq, n_q,
+                         (const float *const *)k, n_pages, dim);
+    else
+        be->k.scores_bf16(s, (const hr_bf16 *)b->scratch->q + (size_t)i * ldq, ldq, n_q,
+                          (const hr_bf16 *const *)k, n_pages, dim);
+}
+
+static void values(const struct hr_cpu *be, const struct block *b, int i, int n_q, const char **v,
+                   int t0, int t1) {
+    int ldv = b->job->kv->ldv;
+    float *o = b->scratch->o_seg + (size_t)i * (size_t)ldv;
+    const float *p = b->scratch->s + (size_t)i * HR_ATTN_SEGMENT;
+    if (be->base.act == HR_F32)
+        be->k.values_f32(o, p, n_q, (const float *const *)v, t0, t1, ldv);
+    else
+        be->k.values_bf16(o, p, n_q, (const hr_bf16 *const *)v, t0, t1, ldv);
+}
+
+/* Positions of segment seg0 that row r sees. */
+static int n_valid(const struct block *b, int r, int seg0) {
+    return min_int(HR_ATTN_SEGMENT, b->seq->pos0 + r + 1 - seg0);
+}
+
+/* One segment, for the rows of the block that reach into it. */
+static void attend_segment(const struct hr_cpu *be, const struct block *b, int seg0) {
+    const char *k[SEGMENT_PAGES], *v[SEGMENT_PAGES];
+    const struct hr_cpu_scratch *s = b->scratch;
+    int group = b->job->group;
+    size_t ldv = (size_t)b->job->kv->ldv;
+    int first = seg0 - b->seq->pos0 > b->r0 ? seg0 - b->seq->pos0 : b->r0;
+    int i0 = (first - b->r0) * group, n_q = (b->r1 - first) * group;
+    int n_pages = (n_valid(b, b->r1 - 1, seg0) + HR_PAGE_TOKENS - 1) / HR_PAGE_TOKENS;
+    find_pages(b, hr_cpu_elem(be->base.act), seg0 / HR_PAGE_TOKENS, n_pages, k, v);
+    scores(be, b, i0, n_q, k, n_pages);
+
+    float *m = s->m_seg, *sum = s->sum_seg;
+    int shared = n_valid(b, first, seg0); /* positions that all rows see */
+    memset(s->o_seg + (size_t)i0 * ldv, 0, (size_t)n_q * ldv * sizeof *s->o_seg);
+    for (int r = first, i = i0; r < b->r1; r++)
+        for (int h = 0; h < group; h++, i++)
+            be->k.softmax(s->s + (size_t)i * HR_ATTN_SEGMENT, n_valid(b, r, seg0),
+                          b->job->kv->shape.scale, &m[i], &sum[i]);
+    values(be, b, i0, n_q, v, 0, shared);
+    for (int r = first, i = i0; r < b->r1; r++, i += group)
+        if (n_valid(b, r, seg0) > shared) values(be, b, i, group, v, shared, n_valid(b, r, seg0));
+    for (int i = i0; i < i0 + n_q; i++)
+        be->k.attn_merge(s->o + (size_t)i * ldv, &s->m[i], &s->sum[i], s->o_seg + (size_t)i * ldv, m[i],
+                         sum[i], (int)ldv);
+}
+
+static void store_y(const struct hr_cpu *be, const struct block *b) {
+    const struct attend_job *j = b->job;
+    const struct hr_cpu_scratch *s = b->scratch;
+    int dim = j->kv->shape.head_dim, ldv = j->kv->ldv;
+    for (int r = b->r0, i = 0; r < b->r1; r++) {
+        for (int h = 0; h < j->group; h++, i++) {
+            float *o = s->o + (size_t)i * (size_t)ldv, inv = 1.0f / s->sum[i];
+            size_t at = (size_t)(b->kv_head * j->group + h) * (size_t)dim;
+            int row = b->seq->row0 + r;
+            if (be->base.act == HR_F32) {
+                be->k.scale(hr_cpu_row_f32(j->y, row) + at, o, inv, dim);
+            } else {
+                be->k.scale(o, o, inv, dim);
+                be->k.to_bf16(hr_cpu_row_bf16(j->y, row) + at, o, dim);
+            }
+        }
+    }
+}
+
+static void attend_block(const struct hr_cpu *be, const struct block *b) {
+    const struct hr_cpu_scratch *s = b->scratch;
+    int n_q = (b->r1 - b->r0) * b->job->group;
+    load_q(b, hr_cpu_elem(be->base.act));
+    memset(s->o, 0, (size_t)n_q * (size_t)b->job->kv->ldv * sizeof *s->o);
+    for (int i = 0; i < n_q; i++) s->m[i] = -INFINITY, s->sum[i] = 0;
+    for (int seg0 = 0; seg0 < b->seq->pos0 + b->r1; seg0 += HR_ATTN_SEGMENT)
+        attend_segment(be, b, seg0);
+    store_y(be, b);
+}
+
+/* Items of a sequence: its row blocks, each with all KV heads. */
+static void attend_items(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
+    const struct attend_job *j = arg;
+    int n_kv = j->kv->shape.n_kv_heads, lo = 0, hi = be->batch->n_seqs;
+    while (hi - lo > 1) { /* the sequence that i0 belongs to */
+        int mid = (lo + hi) / 2;
+        if (be->seq_item0[mid] <= i0) lo = mid;
+        else hi = mid;
+    }
+    for (int i = i0; i < i1; i++) {
+        while (i >= be->seq_item0[lo + 1]) lo++;
+        const struct hr_batch_seq *seq = &be->batch->seqs[lo];
+        int item = i - be->seq_item0[lo], r0 = item / n_kv * j->rows_each;
+        struct block b = {.job = j, .seq = seq, .r0 = r0, .r1 = min_int(r0 + j->rows_each, seq->n_rows),
+                          .kv_head = item % n_kv, .scratch = &be->scratch[i_thread]};
+        attend_block(be, &b);
+    }
+}
+
+void hr_cpu_attend(struct hr_backend *base, struct hr_tensor *y, const struct hr_tensor *q,
+                   const struct hr_kv_store *kv, int layer) {
+    struct hr_cpu *be = (struct hr_cpu *)base;
+    const struct hr_attn_shape *s = &kv->shape;
+    HR_ASSERT(be->batch && layer >= 0 && layer < kv->n_layers);
+    HR_ASSERT(q->dtype == base->act && q->n_cols == s->n_heads * s->head_dim);
+    HR_ASSERT(y->dtype == base->act && y->n_cols == q->n_cols);
+    struct attend_job j = {.y = y, .q = q, .kv = kv, .layer = layer};
+    j.group = s->n_heads / s->n_kv_heads;
+    j.rows_each = j.group >= HR_CPU_ATTN_QUERIES ? 1 : HR_CPU_ATTN_QUERIES / j.group;
+    double positions = 0;
+    be->seq_item0[0] = 0;
+    for (int i = 0; i < be->batch->n_seqs; i++) {
+        const struct hr_batch_seq *seq = &be->batch->seqs[i];
+        HR_ASSERT(seq->n_rows >= 1 && seq->pos0 >= 0 && seq->row0 >= 0);
+        HR_ASSERT(seq->row0 + seq->n_rows <= q->n_rows && seq->row0 + seq->n_rows <= y->n_rows);
+        int n_blocks = (seq->n_rows + j.rows_each - 1) / j.rows_each;
+        be->seq_item0[i + 1] = be->seq_item0[i] + n_blocks * s->n_kv_heads;
+        positions += (double)seq->n_rows * (seq->pos0 + seq->n_rows);
+    }
+    int n_items = be->seq_item0[be->batch->n_seqs];
+    hr_cpu_region_enter(&y->mem);
+    hr_cpu_region_enter(&q->mem);
+    hr_cpu_region_enter(&kv->mem);
+    /* two multiply-adds a position and dimension, about 16 of them a nanosecond */
+    hr_cpu_run(be, n_items, 1, positions * q->n_cols / 8 / n_items, attend_items, &j);
+    hr_cpu_region_leave(&kv->mem);
+    hr_cpu_region_leave(&q->mem);
+    hr_cpu_region_leave(&y->mem);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lanes: the kernels that are plain loops over a row, written once and compiled by every tier for its
+ * own instruction set.
+ *
+ * Sums run in 16 lanes (element i in lane i % 16) that are added as a tree, and nothing is
+ * contracted, so these kernels give the same bits in every tier. Included by one file a tier. */
+#ifndef HR_BACKEND_CPU_LANES_H
+#define HR_BACKEND_CPU_LANES_H
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_int.h"
+
+#define LANES 16
+
+static inline float bits_f32(uint32_t u) {
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint32_t f32_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline hr_bf16 bf16_of(float f) {
+    uint32_t u = f32_bits(f);
+    uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    uint32_t quiet = u >> 16 | 0x40; /* rounding could carry a NaN's few bits into infinity */
+    return (hr_bf16)((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* exp(x) as 2^n times a polynomial in the rest, |rest| <= ln2 / 2 (Cody & Waite 1980; polynomial of
+ * Cephes' expf). Within 2 units of the last place for -87.3 <= x <= 88.3; below that 0, above it what
+ * 88.3 gives, NaN for NaN. A branch-free loop body: the same bits in any lane and in a tail. */
+static inline float exp_f32(float x) {
+    const float lo = -87.3f, hi = 88.3f, log2e = 1.44269504f;
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in low bits */
+    const float ln2_hi = 0.693359375f, ln2_lo = -2.12194440e-4f;
+    float c = x < lo ? lo : x;
+    c = c > hi ? hi : c;
+    float t = c * log2e + magic, n = t - magic;
+    float r = c - n * ln2_hi;
+    r = r - n * ln2_lo;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = p * (r * r) + r + 1.0f;
+    y = y * bits_f32((f32_bits(t) - f32_bits(magic) + 127u) << 23);
+    return x < lo ? 0.0f : y;
+}
+
+static inline float tree_sum(float *lane) {
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++) lane[j] += lane[j + half];
+    return lane[0];
+}
+
+static void lanes_softmax(float *s, int n, float scale, float *m, float *sum) {
+    int n16 = (n + LANES - 1) / LANES * LANES;
+    float max[LANES], acc[LANES];
+    for (int i = 0; i < n; i++) s[i] *= scale;
+    for (int i = n; i < n16; i++) s[i] = -INFINITY;
+    for (int j = 0; j < LANES; j++) max[j] = -INFINITY, acc[j] = 0;
+    for (int i = 0; i < n16; i += LANES)
+        for (int j = 0; j < LANES; j++) max[j] = s[i + j] > max[j] ? s[i + j] : max[j];
+    float top = max[0];
+    for (int j = 1; j < LANES; j++) top = max[j] > top ? max[j] : top;
+    for (int i = 0; i < n16; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            s[i + j] = exp_f32(s[i + j] - top);
+            acc[j] += s[i + j];
+        }
+    for (int i = n; i < n16; i++) s[i] = 0; /* a NaN row's masked lanes too: NaN must not spread */
+    *m = top;
+    *sum = tree_sum(acc);
+}
+
+static void lanes_attn_merge(float *o, float *m, float *sum, const float *o_seg, float m_seg,
+                             float sum_seg, int n) {
+    float top = m_seg > *m ? m_seg : *m;
+    float a = exp_f32(*m - top), b = exp_f32(m_seg - top);
+    *m = top;
+    *sum = *sum * a + sum_seg * b;
+    for (int i = 0; i < n; i++) o[i] = o[i] * a + o_seg[i] * b;
+}
+
+static void lanes_rmsnorm(float *y, const float *x, const float *w, int n, float eps) {
+    float acc[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) acc[j] += x[i + j] * x[i + j];
+    for (int j = 0; i + j < n; j++) acc[j] += x[i + j] * x[i + j];
+    float inv = 1.0f / sqrtf(tree_sum(acc) / (float)n + eps);
+    for (i = 0; i < n; i++) y[i] = x[i] * inv * w[i];
+}
+
+static void lanes_rope(float *x, const float *cs, int rope_dim) {
+    int half = rope_dim / 2;
+    for (int i = 0; i < half; i++) {
+        float a = x[i], b = x[i + half], c = cs[i], s = cs[i + half];
+        x[i] = a * c - b * s;
+        x[i + half] = b * c + a * s;
+    }
+}
+
+static void lanes_silu_mul(float *restrict y, const float *restrict g, const float *restrict u, int n) {
+    for (int i = 0; i < n; i++) y[i] = g[i] / (1.0f + exp_f32(-g[i])) * u[i];
+}
+
+static void lanes_scale(float *y, const float *x, float by, int n) {
+    for (int i = 0; i < n; i++) y[i] = x[i] * by;
+}
+
+static void lanes_to_bf16(hr_bf16 *restrict y, const float *restrict x, int n) {
+    for (int i = 0; i < n; i++) y[i] = bf16_of(x[i]);
+}
+
+static float lanes_max_of(const float *x, int n, bool *bad) {
+    float max[LANES];
+    uint32_t odd[LANES] = {0};
+    for (int j = 0; j < LANES; j++) max[j] = -INFINITY;
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float v = x[i + j];
+            max[j] = v > max[j] ? v : max[j];
+            odd[j] |= v < INFINITY ? 0u : 1u;
+        }
+    for (; i < n; i++) {
+        max[0] = x[i] > max[0] ? x[i] : max[0];
+        odd[0] |= x[i] < INFINITY ? 0u : 1u;
+    }
+    float top = max[0];
+    uint32_t any = odd[0];
+    for (int j = 1; j < LANES; j++) {
+        top = max[j] > top ? max[j] : top;
+        any |= odd[j];
+    }
+    *bad = any != 0;
+    return top;
+}
+
+static double lanes_sum_exp(const float *x, int n, float m) {
+    double acc[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        float e[LANES];
+        for (int j = 0; j < LANES; j++) e[j] = exp_f32(x[i + j] - m);
+        for (int j = 0; j < LANES; j++) acc[j] += (double)e[j];
+    }
+    for (; i < n; i++) acc[0] += (double)exp_f32(x[i] - m);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++) acc[j] += acc[j + half];
+    return acc[0];
+}
+
+static void lanes_temper(float *restrict x, float *restrict e, int n, float m, float t) {
+    for (int i = 0; i < n; i++) {
+        x[i] = (x[i] - m) / t;
+        e[i] = exp_f32(x[i]);
+    }
+}
+
+/* Puts these kernels into a tier's table. */
+static void lanes_fill(struct hr_cpu_kernels *k) {
+    k->softmax = lanes_softmax;
+    k->attn_merge = lanes_attn_merge;
+    k->rmsnorm = lanes_rmsnorm;
+    k->rope = lanes_rope;
+    k->silu_mul = lanes_silu_mul;
+    k->scale = lanes_scale;
+    k->to_bf16 = lanes_to_bf16;
+    k->max_of = lanes_max_of;
+    k->sum_exp = lanes_sum_exp;
+    k->temper = lanes_temper;
+}
+
+#endif
