@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes src/text/unicode_tables.c.
+
+Needs unicodedata2 == 16.0.0 and fonttools from PyPI (for scripts). The versions are those of the
+reference, Hugging Face tokenizers 0.23.3, which mixes four of them; each was found by asking it about
+every code point:
+- regular expressions (Oniguruma): Unicode 16.0, general categories and White_Space;
+- Digits (Rust's char::is_numeric): Unicode 17.0 numbers;
+- Punctuation (crate unicode_categories): category P as of Unicode 8.0, and all ASCII punctuation;
+- NFC and its kin (crate unicode-normalization-alignments): Unicode 9.0.
+
+Usage: python3 scripts/gen-unicode.py > src/text/unicode_tables.c
+"""
+import unicodedata2 as u
+from fontTools import unicodedata as ft
+
+assert u.unidata_version == '16.0.0', u.unidata_version
+N_CP = 0x110000
+CATS = ['Cn', 'Lu', 'Ll', 'Lt', 'Lm', 'Lo', 'Mn', 'Mc', 'Me', 'Nd', 'Nl', 'No', 'Pc', 'Pd', 'Ps', 'Pe',
+        'Pi', 'Pf', 'Po', 'Sm', 'Sc', 'Sk', 'So', 'Zs', 'Zl', 'Zp', 'Cc', 'Cf', 'Co', 'Cs']
+FLAG_NFC, FLAG_PUNCT, FLAG_NUMERIC = 0x20, 0x40, 0x80
+
+
+def ranges(text):
+    """Code points of a list such as '61d 9fd 2e43-2e4f'."""
+    out = set()
+    for word in text.split():
+        a, _, b = word.partition('-')
+        out.update(range(int(a, 16), int(b or a, 16) + 1))
+    return out
+
+
+# Numbers of Unicode 17.0 that 16.0 does not have.
+NUMERIC_17 = ranges('11de0-11de9 16ff4-16ff6')
+# Punctuation assigned, or made punctuation, after Unicode 8.0; and what was punctuation then.
+PUNCT_NEW = ranges('''
+    61d 9fd a76 c77 c84 1b4e-1b4f 1b7d-1b7f 2e43-2e4f 2e52-2e5d 10d6e 10ead 10f55-10f59
+    10f86-10f89 113d4-113d5 113d7-113d8 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b
+    11944-11946 119e2 11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11b00-11b09 11be1 11c41-11c45
+    11c70-11c71 11ef7-11ef8 11f43-11f4f 11fff 12ff1-12ff2 16d6d-16d6f 16e97-16e9a 16fe2 1e5ff
+    1e95e-1e95f''')
+PUNCT_OLD = ranges('24 2b 3c-3e 5e 60 7c 7e 166d 111c9')
+# Combining characters, compositions and compatibility mappings that came after Unicode 9.0.
+CCC_NEW = ranges('''
+    7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1ace 1df6-1dfa a82c 10d24-10d27 10d69-10d6d
+    10eab-10eac 10efd-10eff 10f46-10f50 10f82-10f85 11070 1133b 113ce-113d0 1145e 11839-1183a
+    1193d-1193e 11943 119e0 11a34 11a47 11a99 11d42 11d44-11d45 11d97 11f41-11f42 1612f
+    16ff0-16ff1 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef''')
+COMP_NEW = ranges('''
+    105c9 105e4 11383 11385 1138e 11391 113c5 113c7-113c8 11938 16121-16128 16d68-16d6a''')
+KOMPAT_NEW = ranges('''
+    32ff a7f2-a7f4 ab69 10781-10785 10787-107b0 107b2-107ba 1ccd6-1ccf9 1e030-1e06d 1f16c
+    1fbf0-1fbf9''')
+
+
+def ccc(c):
+    return 0 if c in CCC_NEW else u.combining(chr(c))
+
+
+def mapping(c):
+    """(is_compat, [code points]) of one step, or None."""
+    d = u.decomposition(chr(c))
+    if not d or c in COMP_NEW:
+        return None
+    parts = d.split()
+    compat = parts[0].startswith('<')
+    if compat and c in KOMPAT_NEW:
+        return None
+    return compat, [int(x, 16) for x in parts[compat:]]
+
+
+def full(c, compat):
+    m = mapping(c)
+    if m is None or (m[0] and not compat):
+        return [c]
+    return [y for x in m[1] for y in full(x, compat)]
+
+
+all_cps = [c for c in range(N_CP)]
+is_surrogate = lambda c: 0xD800 <= c < 0xE000
+maps = {c: mapping(c) for c in all_cps if not is_surrogate(c)}
+decomp = {c: full(c, False) for c, m in maps.items() if m and not m[0]}
+kompat = {c: full(c, True) for c, m in maps.items() if m and full(c, True) != full(c, False)}
+# A pair composes when its composite is not excluded: NFC of the composite is itself.
+compose = {tuple(m[1]): c for c, m in maps.items()
+           if m and not m[0] and len(m[1]) == 2 and u.normalize('NFC', chr(c)) == chr(c)}
+second = {b for _, b in compose} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
+nfc_changes = {c for c in decomp if u.normalize('NFC', chr(c)) != chr(c)}
+
+props = bytearray(N_CP)
+for c in all_cps:
+    cat = 'Cs' if is_surrogate(c) else u.category(chr(c))
+    v = CATS.index(cat)
+    if ccc(c) if not is_surrogate(c) else 0:
+        v |= FLAG_NFC
+    if c in second or c in nfc_changes:
+        v |= FLAG_NFC
+    if (cat[0] == 'P' and c not in PUNCT_NEW) or c in PUNCT_OLD:
+        v |= FLAG_PUNCT
+    if cat[0] == 'N' or c in NUMERIC_17:
+        v |= FLAG_NUMERIC
+    props[c] = v
+
+blocks, index = {}, []
+for b in range(0, N_CP, 128):
+    block = bytes(props[b:b + 128])
+    index.append(blocks.setdefault(block, len(blocks)))
+assert len(blocks) < 65536
+
+
+def emit(name, ctype, values, fmt=str):
+    print(f'const {ctype} {name}[{len(values)}] = {{')
+    line = '   '
+    for v in values:
+        s = ' ' + fmt(v) + ','
+        if len(line) + len(s) > 98:
+            print(line)
+            line = '   '
+        line += s
+    print(line)
+    print('};\n')
+
+
+print('''/* SPDX-License-Identifier: Apache-2.0
+ *
+ * unicode_tables: generated by scripts/gen-unicode.py, which says where each table comes from.
+ * Do not edit. Based on the Unicode Character Database (Unicode License V3). */
+#include "text/unicode_tables.h"
+''')
+emit('hr_uni_index', 'uint16_t', index)
+emit('hr_uni_block', 'uint8_t', [x for b in blocks for x in b])
+
+runs = []
+for c in all_cps:
+    if is_surrogate(c):
+        continue
+    k = ccc(c)
+    if k:
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == k:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, k])
+print(f'const int hr_uni_n_ccc = {len(runs)};')
+emit('hr_uni_ccc', 'struct hr_uni_ccc', runs, lambda r: f'{{0x{r[0]:x}, 0x{r[1]:x}, {r[2]}}}')
+
+for name, table in (('decomp', decomp), ('kompat', kompat)):
+    pool, rows = [], []
+    for c in sorted(table):
+        rows.append((c, len(pool), len(table[c])))
+        pool += table[c]
+    print(f'const int hr_uni_n_{name} = {len(rows)};')
+    emit(f'hr_uni_{name}', 'struct hr_uni_map', rows, lambda r: f'{{0x{r[0]:x}, {r[1]}, {r[2]}}}')
+    emit(f'hr_uni_{name}_pool', 'uint32_t', pool, lambda x: f'0x{x:x}')
+
+pairs = sorted(compose.items())
+print(f'const int hr_uni_n_comp = {len(pairs)};')
+emit('hr_uni_comp', 'struct hr_uni_comp', pairs,
+     lambda r: f'{{0x{r[0][0]:x}, 0x{r[0][1]:x}, 0x{r[1]:x}}}')
+
+han, start = [], None
+for c in range(N_CP + 1):
+    inside = (c < N_CP and not is_surrogate(c) and u.category(chr(c)) != 'Cn'
+              and ft.script(chr(c)) == 'Hani')
+    if inside and start is None:
+        start = c
+    elif not inside and start is not None:
+        han.append((start, c - 1))
+        start = None
+print(f'const int hr_uni_n_han = {len(han)};')
+emit('hr_uni_han', 'struct hr_uni_range', han, lambda r: f'{{0x{r[0]:x}, 0x{r[1]:x}}}')

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tokenizer: the run of an encoding, and the tables that the two loaders share.
+ *
+ * The order is the reference's: added tokens that match the raw text; each stretch between them is
+ * normalized; added tokens that match normalized text; each stretch between those is split into
+ * pieces; the model turns pieces into ids; the post-processor puts its tokens around. A control token
+ * that a user typed is text because it is passed over in the two matching rounds, and for no other
+ * reason: the split and the merges see the whole stretch as they always do. */
+#include "text/tokenizer_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+void hr_tokenizer_destroy(struct hr_tokenizer **tok) {
+    struct hr_tokenizer *t = *tok;
+    if (!t) return;
+    hr_normalizer_finish(&t->normalizer);
+    hr_pretok_finish(&t->pretok);
+    hr_bpe_finish(&t->bpe);
+    hr_decoder_finish(&t->decoder);
+    for (int i = 0; i < t->n_added; i++) free(t->added[i].content);
+    free(t->added);
+    hr_trie_finish(&t->raw);
+    hr_trie_finish(&t->normalized);
+    hr_ids_finish(&t->prefix);
+    hr_ids_finish(&t->suffix);
+    free(t->flags);
+    hr_buf_finish(&t->text);
+    hr_buf_finish(&t->decoded);
+    hr_buf_finish(&t->visible);
+    free(t->text_offset);
+    free(t->decoded_offset);
+    free(t->visible_offset);
+    free(t);
+    *tok = NULL;
+}
+
+bool hr_tokenizer_to_bytes(const char *s, size_t len, struct hr_buf *out) {
+    hr_buf_clear(out);
+    for (size_t i = 0; i < len;) {
+        int n, byte = hr_byte_of_char(hr_utf8_get(s + i, &n));
+        if (byte < 0) return false;
+        hr_buf_putc(out, (char)byte);
+        i += (size_t)n;
+    }
+    return true;
+}
+
+enum hr_status hr_tokenizer_set_vocab(struct hr_tokenizer *t, const struct hr_token_text *model, int n_ids,
+                                      size_t n_merges, struct hr_err *err) {
+    struct hr_buf bytes = {0};
+    size_t total = 0;
+    for (int i = 0; i < n_ids; i++) total += model[i].len;
+    if (total > UINT32_MAX / 2) return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
+    t->n_ids = n_ids;
+    hr_bpe_init(&t->bpe, n_ids, n_merges, t->pretok.mapped);
+    for (int i = 0; i < n_ids; i++) {
+        if (!model[i].s) continue;
+        if (!t->pretok.mapped) hr_bpe_add_token(&t->bpe, i, model[i].s, model[i].len);
+        else if (hr_tokenizer_to_bytes(model[i].s, model[i].len, &bytes)) {
+            hr_bpe_add_token(&t->bpe, i, bytes.data, bytes.len);
+        }
+    }
+    hr_bpe_tokens_done(&t->bpe);
+    hr_buf_finish(&bytes);
+    return HR_OK;
+}
+
+void hr_tokenizer_add_added(struct hr_tokenizer *t, struct hr_added_token token) {
+    t->added = hr_xrealloc(t->added, (size_t)(t->n_added + 1) * sizeof *t->added);
+    t->added[t->n_added++] = token;
+    if (token.id >= t->n_ids) t->n_ids = token.id + 1;
+}
+
+static void add_to_tries(struct hr_tokenizer *t) {
+    struct hr_norm_work work = {0};
+    for (int i = 0; i < t->n_added; i++) {
+        const struct hr_added_token *a = &t->added[i];
+        const char *s = a->content;
+        const uint8_t *mark;
+        size_t len = a->len;
+        if (a->normalized) hr_normalizer_run(&t->normalizer, s, len, NULL, &work, &s, &len, &mark);
+        hr_trie_add(a->normalized ? &t->normalized : &t->raw, s, len, i);
+    }
+    hr_norm_work_finish(&work);
+}
+
+enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_text *model,
+                                 struct hr_err *err) {
+    size_t n = (size_t)t->n_ids;
+    int n_model = t->bpe.n_tokens;
+    struct hr_token_text *all = hr_xcalloc(n + 1, sizeof *all);
+    for (int i = 0; i < n_model; i++) {
+        all[i] = model[i];
+        all[i].flags = model[i].s ? HR_ID_EXISTS : 0;
+    }
+    for (int i = 0; i < t->n_added; i++) {
+        const struct hr_added_token *a = &t->added[i];
+        uint8_t flags = HR_ID_EXISTS | HR_ID_ADDED | (a->special ? HR_ID_SPECIAL : 0);
+        all[a->id] = (struct hr_token_text){a->content, a->len, flags};
+    }
+    t->flags = hr_xcalloc(n + 1, 1);
+    t->text_offset = hr_xcalloc(n + 1, sizeof *t->text_offset);
+    t->decoded_offset = hr_xcalloc(n + 1, sizeof *t->decoded_offset);
+    t->visible_offset = hr_xcalloc(n + 1, sizeof *t->visible_offset);
+    for (size_t i = 0; i < n; i++) {
+        bool is_byte = false;
+        size_t before = t->decoded.len;
+        hr_buf_append(&t->text, all[i].s, all[i].len);
+        if (all[i].s) {
+            hr_decoder_token(&t->decoder, all[i].s, all[i].len, false, &t->decoded, &is_byte);
+        }
+        t->flags[i] = all[i].flags | (is_byte ? HR_ID_BYTE : 0);
+        if (!(all[i].flags & HR_ID_SPECIAL)) {
+            hr_buf_append(&t->visible, t->decoded.data + before, t->decoded.len - before);
+        }
+        t->text_offset[i + 1] = (uint32_t)t->text.len;
+        t->decoded_offset[i + 1] = (uint32_t)t->decoded.len;
+        t->visible_offset[i + 1] = (uint32_t)t->visible.len;
+        if (t->text.len > UINT32_MAX / 2 || t->decoded.len > UINT32_MAX / 2) {
+            free(all);
+            return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
+        }
+    }
+    free(all);
+    hr_buf_reserve(&t->visible, 1);
+    t->token_bytes = (struct hr_token_bytes){(const uint8_t *)t->visible.data, t->visible_offset, t->n_ids};
+    add_to_tries(t);
+    return HR_OK;
+}
+
+/* One call of encode. */
+struct encoding {
+    const struct hr_tokenizer *t;
+    const struct hr_encode_opts *opts;
+    struct hr_ids *out;
+    struct hr_norm_work norm;
+    struct hr_pieces pieces;
+    struct hr_bpe_scratch bpe;
+    struct hr_buf mark;  /* a flag a byte of the text, made only when a normalizer moves bytes */
+    const uint8_t *marks; /* of the stretch that is being matched, or NULL */
+    size_t base;         /* without marks: where the stretch begins in the text */
+};
+
+static bool touches_user(const struct encoding *e, size_t begin, size_t end) {
+    if (e->marks) return memchr(e->marks + begin, 1, end - begin) != NULL;
+    size_t lo = 0, hi = e->opts->n_plain;
+    while (lo < hi) { /* the first span that ends after `begin` */
+        size_t mid = (lo + hi) / 2;
+        if (e->opts->plain[mid].end > e->base + begin) hi = mid;
+        else lo = mid + 1;
+    }
+    return lo < e->opts->n_plain && e->opts->plain[lo].begin < e->base + end;
+}
+
+static bool skip_special(void *arg, size_t begin, size_t end) {
+    const struct encoding *e = arg;
+    return !e->opts->parse_special || touches_user(e, begin, end);
+}
+
+static void encode_pieces(struct encoding *e, const char *s, size_t len, bool at_start) {
+    if (len == 0) return;
+    hr_pretok_run(&e->t->pretok, s, len, at_start, &e->pieces);
+    hr_bpe_encode(&e->t->bpe, e->pieces.s, e->pieces.spans, e->pieces.n, &e->bpe, e->out);
+}
+
+/* A stretch between raw added tokens; begin is its place in the text. */
+static void encode_stretch(struct encoding *e, const char *text, size_t begin, size_t end) {
+    const struct hr_tokenizer *t = e->t;
+    const char *s = text + begin;
+    size_t len = end - begin, pos = 0, done = 0;
+    struct hr_added_match m;
+    const uint8_t *mark = e->mark.len ? (const uint8_t *)e->mark.data + begin : NULL;
+    if (len == 0) return;
+    hr_normalizer_run(&t->normalizer, s, len, mark, &e->norm, &s, &len, &e->marks);
+    e->base = begin;
+    while (hr_added_next(&t->normalized, t->added, s, len, &pos, skip_special, e, &m)) {
+        encode_pieces(e, s + done, m.begin - done, begin + done == 0);
+        hr_ids_push(e->out, m.token->id);
+        done = m.end;
+    }
+    encode_pieces(e, s + done, len - done, begin + done == 0);
+    e->marks = NULL;
+}
+
+static void make_marks(struct encoding *e, size_t len) {
+    const struct hr_encode_opts *o = e->opts;
+    hr_buf_reserve(&e->mark, len + 1);
+    memset(e->mark.data, 0, len);
+    e->mark.len = len;
+    for (size_t i = 0; i < o->n_plain; i++) {
+        size_t end = o->plain[i].end < len ? o->plain[i].end : len;
+        if (o->plain[i].begin < end) memset(e->mark.data + o->plain[i].begin, 1, end - o->plain[i].begin);
+    }
+}
+
+enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *text, size_t len,
+                                   const struct hr_encode_opts *opts, struct hr_ids *out,
+                                   struct hr_err *err) {
+    struct encoding e = {.t = tok, .opts = opts, .out = out};
+    struct hr_added_match m;
+    size_t pos = 0, done = 0;
+    for (size_t i = 0; i < opts->n_plain; i++) {
+        HR_ASSERT(opts->plain[i].begin <= opts->plain[i].end);
+        HR_ASSERT(i == 0 || opts->plain[i - 1].end <= opts->plain[i].begin);
+    }
+    if (tok->normalized.n && tok->normalizer.n_steps && opts->n_plain) make_marks(&e, len);
+    if (opts->add_special) hr_ids_append(out, tok->prefix.data, tok->prefix.len);
+    while (hr_added_next(&tok->raw, tok->added, text, len, &pos, skip_special, &e, &m)) {
+        encode_stretch(&e, text, done, m.begin);
+        hr_ids_push(out, m.token->id);
+        done = m.end;
+        e.base = 0;
+    }
+    encode_stretch(&e, text, done, len);
+    if (opts->add_special) hr_ids_append(out, tok->suffix.data, tok->suffix.len);
+    hr_norm_work_finish(&e.norm);
+    hr_pieces_finish(&e.pieces);
+    hr_bpe_scratch_finish(&e.bpe);
+    hr_buf_finish(&e.mark);
+    return HR_OK;
+}
+
+int hr_tokenizer_n_vocab(const struct hr_tokenizer *tok) {
+    return tok->n_ids;
+}
+
+bool hr_tokenizer_is_special(const struct hr_tokenizer *tok, int32_t id) {
+    return id >= 0 && id < tok->n_ids && tok->flags[id] & HR_ID_SPECIAL;
+}
+
+int32_t hr_tokenizer_find(const struct hr_tokenizer *tok, const char *s, size_t len) {
+    for (int i = 0; i < tok->n_added; i++) {
+        if (tok->added[i].len == len && memcmp(tok->added[i].content, s, len) == 0) return tok->added[i].id;
+    }
+    /* Rare (configuration only), and an id's text need not be reachable by the model: a plain scan. */
+    for (int i = 0; i < tok->n_ids; i++) {
+        size_t n = tok->text_offset[i + 1] - tok->text_offset[i];
+        if (tok->flags[i] & HR_ID_EXISTS && n == len &&
+            memcmp(tok->text.data + tok->text_offset[i], s, len) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+const struct hr_token_bytes *hr_tokenizer_bytes(const struct hr_tokenizer *tok) {
+    return &tok->token_bytes;
+}
