@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the goldens of this folder: the reference implementations' own numbers.
+
+Run by a person, never by CI:
+
+    pip install torch transformers accelerate gguf
+    tests/golden/make_goldens.py [dequant] [tiny] [demo]          (all three when none is named)
+
+dequant   tests/golden/dequant/: blocks of every weight format and their f32 values, by gguf-py.
+tiny      tests/golden/tiny-*/: random models of a few hundred kB and transformers' logits for them.
+demo      the demo model as a Hugging Face directory of bf16 weights in the cache, and
+          tests/golden/demo/: transformers' greedy answers and teacher-forced logits, in float32 on
+          those weights. What is too large to commit goes to the cache too.
+
+README.md beside this file has the formats. The results depend on the versions of torch and
+transformers only in the last bits.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import gguf
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CACHE = pathlib.Path(os.environ.get("HEADRACE_CACHE", ROOT / ".cache"))
+BF16_DIR = CACHE / "smollm2-135m-bf16"
+
+N_TEACHER = 2000  # teacher-forced positions of the demo model
+N_TOP = 64        # log-probabilities kept of each sampled position
+TOP_STEP = 10     # one position in so many is kept
+N_GREEDY = 64     # tokens of a greedy answer
+N_PROMPTS = 20
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+
+
+# --- dequant: blocks and what they mean --------------------------------------------------------
+
+
+def scale_fields(quant):
+    """Byte offsets of the f16 numbers in a block of the format."""
+    name = quant.name
+    return {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2],
+            "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}.get(name, [])
+
+
+def make_dequant():
+    out = HERE / "dequant"
+    out.mkdir(exist_ok=True)
+    rng = np.random.default_rng(20250701)
+    # Scales with both signs, zeros, a subnormal, and the largest finite one.
+    scales = np.array([0.0123, -0.5, 1.0, 0.0, -0.0, 6e-8, -3.1e-5, 65504.0], dtype=np.float16)
+    for name in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]:
+        quant = gguf.GGMLQuantizationType[name]
+        n_elems, n_bytes = gguf.GGML_QUANT_SIZES[quant]
+        n_blocks = 8 if n_elems > 1 else 256
+        if name == "F32":
+            blocks = rng.standard_normal(n_blocks).astype(np.float32).view(np.uint8)
+        elif name == "F16":
+            values = np.concatenate([scales, rng.standard_normal(n_blocks - len(scales))])
+            values[-1], values[-2] = np.inf, -np.inf
+            blocks = values.astype(np.float16).view(np.uint8)
+        elif name == "BF16":
+            blocks = gguf.quants.quantize(rng.standard_normal(n_blocks).astype(np.float32), quant)
+        else:
+            blocks = rng.integers(0, 256, (n_blocks, n_bytes), dtype=np.uint8)
+            for i, offset in enumerate(scale_fields(quant)):
+                blocks[:, offset:offset + 2] = np.roll(scales, 3 * i)[:, None].view(np.uint8)
+        blocks = np.ascontiguousarray(blocks).reshape(-1)
+        if name == "F16":
+            values = blocks.view(np.float16).astype(np.float32)
+        else:
+            with np.errstate(all="ignore"):
+                values = gguf.quants.dequantize(blocks, quant).astype(np.float32).reshape(-1)
+        (out / f"{name}.bin").write_bytes(blocks.tobytes())
+        (out / f"{name}.f32").write_bytes(values.tobytes())
+        print(f"dequant {name}: {len(values)} numbers in {len(blocks)} bytes")
+
+
+# --- running the reference ----------------------------------------------------------------------
+
+
+def load_reference(path):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(int(os.environ.get("GOLDEN_THREADS", "1")))
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32,
+                                                 attn_implementation="eager")
+    return model.eval()
+
+
+def logits_of(model, ids):
+    """[n, vocab] f32: row i predicts token i + 1."""
+    import torch
+
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].float().numpy()
+
+
+def greedy_of(model, ids, n_max, eos):
+    """Tokens and the lead of each over the second best, in logits. Stops after a token of eos."""
+    import torch
+
+    tokens, margins, cache = [], [], None
+    step = torch.tensor([ids])
+    with torch.no_grad():
+        while len(tokens) < n_max and not (tokens and tokens[-1] in eos):
+            result = model(step, past_key_values=cache, use_cache=True)
+            cache = result.past_key_values
+            best = torch.topk(result.logits[0, -1].float(), 2)
+            tokens.append(int(best.indices[0]))
+            margins.append(round(float(best.values[0] - best.values[1]), 6))
+            step = torch.tensor([[tokens[-1]]])
+    return tokens, margins
+
+
+# --- tiny: random models ------------------------------------------------------------------------
+
+
+def tiny_tokenizer(path, n_vocab):
+    """A token a byte, and ChatML's three special tokens: enough for a run from end to end."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    assert len(alphabet) + 3 <= n_vocab
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(s, normalized=False)
+                                  for s in ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]])
+    tokenizer.save(str(path / "tokenizer.json"))
+    write_json(path / "tokenizer_config.json",
+               {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>",
+                "pad_token": "<|endoftext|>", "chat_template": CHATML})
+    write_json(path / "generation_config.json", {"eos_token_id": [256, 258]})
+
+
+def tiny_config(name):
+    from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+
+    common = dict(vocab_size=264, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+                  num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
+                  rms_norm_eps=1e-5, bos_token_id=257, eos_token_id=258)
+    if name == "tiny-llama3":
+        rope = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+        return LlamaConfig(**common, rope_parameters=rope, attention_bias=True, mlp_bias=True)
+    if name == "tiny-qwen2":
+        return Qwen2Config(**common, tie_word_embeddings=True, use_sliding_window=False)
+    return Qwen3Config(**common, head_dim=32, use_sliding_window=False,
+                       rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6})
+
+
+def make_tiny_model(name, seed):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    out = HERE / name
+    shutil.rmtree(out, ignore_errors=True)
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(tiny_config(name), dtype=torch.float32)
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if "norm" in key:
+                p.copy_(1 + 0.2 * torch.randn_like(p))
+            elif "embed" in key or "lm_head" in key:
+                p.copy_(0.6 * torch.randn_like(p))  # logits with a spread of about 5
+            else:
+                p.copy_(0.2 * torch.randn_like(p))
+            p.copy_(p.to(torch.bfloat16).float())
+    model.to(torch.bfloat16).save_pretrained(out)
+    (out / "model.safetensors").chmod(0o644)
+    tiny_tokenizer(out, 264)
+
+    model = load_reference(out)
+    generator = np.random.default_rng(seed)
+    ids = [int(i) for i in generator.integers(0, 256, 320)]
+    positions = list(range(3, len(ids), 4))
+    logits = logits_of(model, ids)
+    greedy, margins = greedy_of(model, ids[:40], N_GREEDY, eos=())
+    np.save(out / "logits.npy", logits[positions].astype(np.float32))
+    write_json(out / "golden.json", {"ids": ids, "positions": positions, "n_prompt": 40,
+                                     "greedy": greedy, "margins": margins})
+    print(f"{name}: logits std {logits.std():.2f}, least margin {min(margins):.4f}, "
+          f"{len(set(greedy))} distinct greedy tokens")
+
+
+def make_tiny():
+    for seed, name in enumerate(["tiny-llama3", "tiny-qwen2", "tiny-qwen3"]):
+        make_tiny_model(name, 1234 + seed)
+
+
+# --- demo: the demo model -----------------------------------------------------------------------
+
+
+def demo_gguf():
+    return subprocess.run([ROOT / "scripts" / "demo-model"], check=True, capture_output=True,
+                          text=True).stdout.strip()
+
+
+LAYER_NAMES = {
+    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def hf_name(name):
+    if name == "token_embd.weight":
+        return "model.embed_tokens.weight"
+    if name == "output_norm.weight":
+        return "model.norm.weight"
+    _, layer, middle, suffix = name.split(".")
+    return f"model.layers.{layer}.{LAYER_NAMES[middle]}.{suffix}"
+
+
+def field(reader, key):
+    return reader.fields[key].contents()
+
+
+def convert_weights(reader, n_heads, n_kv_heads):
+    """Dequantised weights under Hugging Face names, rotary rows back in rotate-half order, bf16."""
+    import torch
+
+    tensors = {}
+    for t in reader.tensors:
+        values = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
+        for middle, heads in (("attn_q", n_heads), ("attn_k", n_kv_heads)):
+            if f".{middle}." in t.name:
+                rows, cols = values.shape
+                values = values.reshape(heads, rows // heads // 2, 2, cols).swapaxes(1, 2)
+                values = values.reshape(rows, cols)
+        tensors[hf_name(t.name)] = torch.from_numpy(values.copy()).to(torch.bfloat16)
+    return tensors
+
+
+def write_demo_tokenizer(reader, path):
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+    tokens = field(reader, "tokenizer.ggml.tokens")
+    merges = [tuple(m.split(" ")) for m in field(reader, "tokenizer.ggml.merges")]
+    tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    types = field(reader, "tokenizer.ggml.token_type")
+    control = [t for t, kind in zip(tokens, types) if kind == gguf.TokenType.CONTROL]
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in control])
+    tokenizer.save(str(path / "tokenizer.json"))
+    special = {name: tokens[field(reader, f"tokenizer.ggml.{key}_token_id")]
+               for name, key in [("bos_token", "bos"), ("eos_token", "eos"),
+                                 ("unk_token", "unknown"), ("pad_token", "padding")]}
+    write_json(path / "tokenizer_config.json",
+               {**special, "chat_template": field(reader, "tokenizer.chat_template")})
+
+
+def check_demo_tokenizer(path):
+    """The conformance kit, where there is one, has a tokenizer.json made from the same vocabulary."""
+    kit = pathlib.Path(os.environ.get("HEADRACE_KIT", ROOT.parent / "shared" / "kit"))
+    cases = kit / "tokenizers" / "smollm2" / "cases.jsonl"
+    if not cases.exists():
+        print("demo: no conformance kit, tokenizer not checked")
+        return
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    rows = [json.loads(line) for line in cases.open(encoding="utf-8")]
+    bad = [r["id"] for r in rows
+           if tokenizer.encode(r["text"], add_special_tokens=False).ids != r["ids"]]
+    assert not bad, f"tokenizer.json differs from the kit's in {bad}"
+    print(f"demo: tokenizer equals the kit's in {len(rows)} cases")
+
+
+def check_against_transformers(tensors, path):
+    """transformers reads GGUF files too, with its own code: both must give the same weights."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    path = pathlib.Path(path)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name,
+                                                 dtype=torch.float32)
+    for key, want in model.state_dict().items():
+        if key == "lm_head.weight":
+            continue
+        assert torch.equal(want.to(torch.bfloat16), tensors[key]), key
+    print(f"demo: {len(tensors)} tensors equal transformers' reading of the GGUF file")
+
+
+def make_bf16_dir():
+    from safetensors.torch import save_file
+
+    path = demo_gguf()
+    reader = gguf.GGUFReader(path)
+    n_heads = field(reader, "llama.attention.head_count")
+    n_kv_heads = field(reader, "llama.attention.head_count_kv")
+    tensors = convert_weights(reader, n_heads, n_kv_heads)
+    check_against_transformers(tensors, path)
+    out = BF16_DIR.with_name(BF16_DIR.name + ".new")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    bos, eos = (field(reader, f"tokenizer.ggml.{k}_token_id") for k in ("bos", "eos"))
+    write_json(out / "config.json", {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+        "hidden_size": field(reader, "llama.embedding_length"),
+        "intermediate_size": field(reader, "llama.feed_forward_length"),
+        "num_hidden_layers": field(reader, "llama.block_count"),
+        "num_attention_heads": n_heads, "num_key_value_heads": n_kv_heads,
+        "vocab_size": field(reader, "llama.vocab_size"),
+        "max_position_embeddings": field(reader, "llama.context_length"),
+        "rms_norm_eps": 1e-05, "rope_theta": field(reader, "llama.rope.freq_base"),
+        "rope_scaling": None, "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
+        "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+        "bos_token_id": bos, "eos_token_id": eos})
+    write_json(out / "generation_config.json",
+               {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": eos})
+    write_demo_tokenizer(reader, out)
+    check_demo_tokenizer(out)
+    shutil.rmtree(BF16_DIR, ignore_errors=True)
+    out.rename(BF16_DIR)
+
+
+def demo_prompts():
+    rows = [json.loads(line) for line in (ROOT / "datasets" / "demo.jsonl").open(encoding="utf-8")]
+    return [(row["id"], row["prompt"]) for row in rows if "prompt" in row][:N_PROMPTS]
+
+
+def make_greedy(model, tokenizer):
+    rows = []
+    for name, prompt in demo_prompts():
+        ids = tokenizer.apply_chat_template([{"role": "user", "content": prompt}],
+                                            add_generation_prompt=True, return_dict=True)["input_ids"]
+        tokens, margins = greedy_of(model, ids, N_GREEDY, eos=(tokenizer.eos_token_id,))
+        rows.append({"id": name, "prompt": prompt, "prompt_ids": ids, "greedy": tokens,
+                     "text": tokenizer.decode(tokens, skip_special_tokens=True), "margins": margins})
+    assert len(rows) == N_PROMPTS
+    return rows
+
+
+def teacher_ids(tokenizer, rows):
+    """One long conversation out of the prompts and their answers, over and over until it is long
+    enough: natural text, and contexts up to its whole length."""
+    messages = []
+    while True:
+        for row in rows:
+            messages += [{"role": "user", "content": row["prompt"]},
+                         {"role": "assistant", "content": row["text"]}]
+            ids = tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"]
+            if len(ids) >= N_TEACHER:
+                return ids[:N_TEACHER]
+
+
+def make_teacher(model, ids, out):
+    logits = logits_of(model, ids)
+    np.save(CACHE / "smollm2-135m-teacher-logits.npy", logits)
+    wide = logits.astype(np.float64)
+    top = wide.max(axis=1, keepdims=True)
+    lse = (np.log(np.exp(wide - top).sum(axis=1, keepdims=True)) + top)[:, 0]
+    rows = np.arange(0, len(ids), TOP_STEP)
+    best = np.argsort(-logits[rows], axis=1, kind="stable")[:, :N_TOP]
+    logprobs = np.take_along_axis(wide[rows], best, axis=1) - lse[rows, None]
+    np.save(out / "teacher_ids.npy", np.array(ids, dtype=np.int32))
+    np.save(out / "teacher_top1.npy", logits.argmax(axis=1).astype(np.int32))
+    np.save(out / "teacher_lse.npy", lse.astype(np.float32))
+    np.save(out / "teacher_rows.npy", rows.astype(np.int32))
+    np.save(out / "teacher_top_ids.npy", best.astype(np.int32))
+    np.save(out / "teacher_top_logprobs.npy", logprobs.astype(np.float32))
+    print(f"demo: the {N_TOP} best hold {np.exp(logprobs).sum(axis=1).mean():.4f} of the probability")
+
+
+def make_demo():
+    from transformers import AutoTokenizer
+
+    make_bf16_dir()
+    out = HERE / "demo"
+    out.mkdir(exist_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(BF16_DIR)
+    model = load_reference(BF16_DIR)
+    rows = make_greedy(model, tokenizer)
+    write_jsonl(out / "greedy.jsonl", rows)
+    make_teacher(model, teacher_ids(tokenizer, rows), out)
+
+
+def main():
+    makers = {"dequant": make_dequant, "tiny": make_tiny, "demo": make_demo}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="*", help="dequant, tiny, demo; all three when none is named")
+    what = parser.parse_args().what or list(makers)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for name in what:
+        if name not in makers:
+            parser.error(f"unknown golden {name!r}; there are {', '.join(makers)}")
+        makers[name]()
+
+
+if __name__ == "__main__":
+    main()
