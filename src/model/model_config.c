@@ -271,7 +271,7 @@ enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_m
     enum hr_status rc = hr_model_config_check_arch(name, err);
     if (rc) return rc;
     const struct arch *a = find_arch(name);
-    memcpy(c.arch, name, sizeof c.arch);
+    memcpy(c.arch, name, strlen(name));
     rc = read_sizes(root, a, &c, err);
     if (!rc) rc = read_flags(root, a, &c, err);
     if (!rc) rc = read_rope(root, &c, err);

@@ -3,8 +3,8 @@
  * model_files: writes small model files for tests, right or wrong on purpose.
  *
  * A GGUF is put together from parts, so that a test can change one field; it is opened through
- * memory (no file is left behind). The standard model is a llama of one layer: 32 tokens, dim 32, two
- * heads of 16, one key/value head, feed-forward 64. */
+ * memory (no file is left behind). The standard model is a llama of one layer: 32 tokens, dim 32,
+ * two heads of 16, one key/value head, feed-forward 64. */
 #ifndef HR_TESTS_MODEL_FILES_H
 #define HR_TESTS_MODEL_FILES_H
 
@@ -88,8 +88,8 @@ static inline struct gguf_tensor *gguf_find(struct gguf_file *f, const char *nam
 
 /* Adds a tensor whose element i of row r is 1000 r + i (exact in f32), or zero bytes when it is not
  * F32. */
-static inline struct gguf_tensor *gguf_add(struct gguf_file *f, const char *name, enum hr_quant type,
-                                           uint64_t n_rows, uint64_t n_cols) {
+static inline struct gguf_tensor *gguf_add(struct gguf_file *f, const char *name,
+                                           enum hr_quant type, uint64_t n_rows, uint64_t n_cols) {
     const struct hr_quant_info *info = &hr_quant_info[type];
     assert_true(f->n_tensors < GGUF_TENSORS_MAX);
     struct gguf_tensor *t = &f->tensors[f->n_tensors++];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every weight format equals the reference implementation's numbers bit for bit (tests/golden/dequant,
- * made by gguf-py). */
+ * Every weight format equals the reference implementation's numbers bit for bit
+ * (tests/golden/dequant, made by gguf-py). */
 #include "model_files.h"
 
 static void read_golden(const char *name, const char *suffix, struct hr_buf *out) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What model/gguf, gguf_llama and model_file promise about GGUF files: sound ones are read, all others
- * are refused by name before anything is computed. */
+ * What model/gguf, gguf_llama and model_file promise about GGUF files: sound ones are read, all
+ * others are refused by name before anything is computed. */
 #include "model_files.h"
 
 #include <math.h>
@@ -74,9 +74,11 @@ static void interleaved_rotary_rows_come_back_as_halves(void **state) {
     for (int r = 0; r < 5; r++)
         for (int i = 0; i < 32; i++)
             assert_true(rows[r][i] == (float)(1000 * permuted_row(15 + r) + i));
-    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.q_proj.bias"), 0, 1, bias);
+    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.q_proj.bias"), 0, 1,
+                        bias);
     for (int i = 0; i < 32; i++) assert_true(bias[i] == (float)permuted_row(i));
-    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.v_proj.bias"), 0, 1, bias);
+    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.v_proj.bias"), 0, 1,
+                        bias);
     for (int i = 0; i < 16; i++) assert_true(bias[i] == (float)i);
     hr_model_file_close(&mf);
     gguf_finish(&f);
@@ -96,7 +98,8 @@ static void rows_of_qwen_files_stay_as_they_are(void **state) {
     assert_false(hr_model_file_config(mf)->tied_embeddings);
     assert_non_null(hr_model_file_tensor(mf, "lm_head.weight"));
     assert_non_null(hr_model_file_tensor(mf, "model.layers.0.self_attn.q_norm.weight"));
-    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.k_proj.weight"), 9, 1, row);
+    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.k_proj.weight"), 9, 1,
+                        row);
     assert_true(row[3] == 9003);
     hr_model_file_close(&mf);
     gguf_finish(&f);
@@ -166,8 +169,10 @@ static void an_offset_past_the_end_is_refused_by_name(void **state) {
 static void tensors_that_overlap_are_refused_by_name(void **state) {
     struct gguf_file f = {0};
     gguf_llama(&f, "llama", HR_QUANT_F32);
-    gguf_find(&f, "blk.0.ffn_up.weight")->offset = gguf_find(&f, "blk.0.ffn_gate.weight")->offset + 32;
-    assert_refused(&f, HR_ERR_FORMAT, "tensors blk.0.ffn_gate.weight and blk.0.ffn_up.weight overlap");
+    gguf_find(&f, "blk.0.ffn_up.weight")->offset =
+        gguf_find(&f, "blk.0.ffn_gate.weight")->offset + 32;
+    assert_refused(&f, HR_ERR_FORMAT,
+                   "tensors blk.0.ffn_gate.weight and blk.0.ffn_up.weight overlap");
     gguf_find(&f, "blk.0.ffn_up.weight")->offset = gguf_find(&f, "blk.0.ffn_gate.weight")->offset;
     assert_refused(&f, HR_ERR_FORMAT, "overlap");
     gguf_find(&f, "blk.0.ffn_up.weight")->offset = 4;
@@ -235,9 +240,10 @@ static void a_wrong_shape_is_refused_under_both_names(void **state) {
     struct gguf_file f = {0};
     gguf_llama(&f, "llama", HR_QUANT_F16);
     gguf_find(&f, "blk.0.attn_v.weight")->n_rows = 15;
-    assert_refused(&f, HR_ERR_FORMAT,
-                   "model.layers.0.self_attn.v_proj.weight (blk.0.attn_v.weight) has the shape [15, "
-                   "32]; the configuration asks for [16, 32]");
+    assert_refused(
+        &f, HR_ERR_FORMAT,
+        "model.layers.0.self_attn.v_proj.weight (blk.0.attn_v.weight) has the shape [15, "
+        "32]; the configuration asks for [16, 32]");
     gguf_finish(&f);
 }
 
@@ -409,7 +415,8 @@ static void a_fingerprint_tells_models_apart(void **state) {
     for (int k = 0; k < 4; k++) {
         struct gguf_file f = {0};
         struct hr_model_file *mf = NULL;
-        gguf_llama(&f, "llama", k == 2 ? HR_QUANT_BF16 : HR_QUANT_F16); /* another type, same sizes */
+        gguf_llama(&f, "llama",
+                   k == 2 ? HR_QUANT_BF16 : HR_QUANT_F16); /* another type, same sizes */
         if (k == 3) kv_u32(&f, "llama.attention.key_length", 16);
         if (k == 1) {
             char *base = memmem(f.kv.data, f.kv.len, "freq_base", 9);

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What model/model_config promises about config.json: defaults as in transformers, both spellings
+ * of rope settings, and a refusal by name of what the forward pass cannot do. */
+#include "model_files.h"
+
+#include "base/json.h"
+#include "model/model_config.h"
+
+/* A configuration of `type` with `more` members; sizes as a small Llama's. */
+static enum hr_status parse(const char *type, const char *more, struct hr_model_config *c,
+                            struct hr_err *err) {
+    struct hr_buf b = {0};
+    struct hr_json *root = NULL;
+    hr_buf_printf(&b,
+                  "{\"model_type\":\"%s\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+                  "\"num_attention_heads\":4,\"intermediate_size\":96,\"vocab_size\":264,"
+                  "\"max_position_embeddings\":1024%s%s}",
+                  type, more[0] ? "," : "", more);
+    *err = (struct hr_err){0};
+    *c = (struct hr_model_config){0};
+    enum hr_status rc = hr_json_parse(b.data, b.len, &root, err);
+    if (rc) fail_msg("the test's own JSON: %s", err->msg);
+    rc = hr_model_config_from_json(root, c, err);
+    hr_json_free(&root);
+    hr_buf_finish(&b);
+    return rc;
+}
+
+static struct hr_model_config accept(const char *type, const char *more) {
+    struct hr_model_config c;
+    struct hr_err err;
+    if (parse(type, more, &c, &err)) fail_msg("%s with %s: %s", type, more, err.msg);
+    return c;
+}
+
+static void refuse(const char *type, const char *more, enum hr_status status, const char *what) {
+    struct hr_model_config c;
+    struct hr_err err;
+    enum hr_status rc = parse(type, more, &c, &err);
+    if (rc != status)
+        fail_msg("%s with %s: status %d, not %d: %s", type, more, rc, status, err.msg);
+    assert_says(&err, what);
+    assert_int_equal(c.n_layers, 0); /* outputs are written on success only */
+}
+
+static void defaults_are_those_of_transformers(void **state) {
+    struct hr_model_config c = accept("llama", "");
+    assert_string_equal(c.arch, "llama");
+    assert_true(c.n_layers == 2 && c.dim == 64 && c.n_heads == 4 && c.n_ff == 96);
+    assert_true(c.n_vocab == 264 && c.n_ctx == 1024);
+    assert_int_equal(c.n_kv_heads, 4);
+    assert_int_equal(c.head_dim, 16);
+    assert_true(c.rms_eps == 1e-6f);
+    assert_true(!c.tied_embeddings && !c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.qk_norm);
+    assert_int_equal(c.rope_type, HR_ROPE_DEFAULT);
+    assert_true(c.rope_theta == 10000 && c.rope_factor == 1);
+    assert_int_equal(accept("qwen3", "").head_dim, 128);
+    assert_true(accept("qwen3", "").qk_norm);
+    assert_int_equal(accept("qwen2", "").head_dim, 16);
+}
+
+static void what_is_stated_is_read(void **state) {
+    struct hr_model_config c = accept("llama", "\"num_key_value_heads\":2,\"head_dim\":32,"
+                                               "\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,"
+                                               "\"rope_theta\":500000,\"attention_bias\":true,"
+                                               "\"mlp_bias\":true,\"hidden_act\":\"silu\"");
+    assert_true(c.n_kv_heads == 2 && c.head_dim == 32 && c.rms_eps == 1e-5f);
+    assert_true(c.tied_embeddings && c.qkv_bias && c.o_bias && c.mlp_bias);
+    assert_true(c.rope_theta == 500000);
+    c = accept("qwen2", "\"attention_bias\":true");
+    assert_true(c.qkv_bias && !c.o_bias);
+    c = accept("qwen3", "\"attention_bias\":true,\"head_dim\":null");
+    assert_true(c.qkv_bias && c.o_bias && c.head_dim == 128);
+    assert_false(accept("mistral", "\"attention_bias\":true,\"sliding_window\":null").qkv_bias);
+}
+
+#define LLAMA3                                                                                     \
+    "\"factor\":32.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                            \
+    "\"original_max_position_embeddings\":512"
+
+static void both_spellings_of_rope_mean_the_same(void **state) {
+    static const char *const spellings[] = {
+        "\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\"," LLAMA3 "}",
+        "\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"llama3\"," LLAMA3 "}",
+        "\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":5e5," LLAMA3 "}",
+        "\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":"
+        "500000," LLAMA3 "}",
+    };
+    struct hr_model_config first = accept("llama", spellings[0]);
+    assert_int_equal(first.rope_type, HR_ROPE_LLAMA3);
+    assert_true(first.rope_theta == 5e5 && first.rope_factor == 32);
+    assert_true(first.rope_low_freq_factor == 1 && first.rope_high_freq_factor == 4);
+    assert_int_equal(first.rope_original_ctx, 512);
+    for (size_t i = 1; i < 4; i++) {
+        struct hr_model_config c = accept("llama", spellings[i]);
+        assert_memory_equal(&c, &first, sizeof c);
+    }
+    struct hr_model_config c =
+        accept("qwen3", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}");
+    assert_true(c.rope_type == HR_ROPE_LINEAR && c.rope_factor == 4);
+    c = accept("llama", "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7e4}");
+    assert_true(c.rope_type == HR_ROPE_DEFAULT && c.rope_theta == 7e4);
+}
+
+static void other_architectures_are_refused_with_the_list(void **state) {
+    static const char *const types[] = {"deepseek_v3", "gemma3",  "smollm3",
+                                        "qwen3_moe",   "mixtral", ""};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        refuse(types[i], "", HR_ERR_UNSUPPORTED, "supported are llama, mistral, qwen2, qwen3");
+    refuse("deepseek_v3", "", HR_ERR_UNSUPPORTED, "deepseek_v3");
+}
+
+static void other_rope_types_are_refused_with_the_list(void **state) {
+    refuse("llama", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}", HR_ERR_UNSUPPORTED,
+           "rope type yarn is not supported; supported are default, linear, llama3");
+    refuse("qwen3", "\"rope_parameters\":{\"rope_type\":\"dynamic\",\"factor\":4}",
+           HR_ERR_UNSUPPORTED, "dynamic");
+    refuse("llama", "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}",
+           HR_ERR_UNSUPPORTED, "rope_parameters");
+    refuse("llama", "\"partial_rotary_factor\":0.5", HR_ERR_UNSUPPORTED, "partial_rotary_factor");
+    refuse("llama", "\"rope_scaling\":{\"type\":\"linear\"}", HR_ERR_FORMAT, "factor");
+    refuse("llama", "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}", HR_ERR_FORMAT,
+           "low_freq_factor");
+    refuse("llama", "\"rope_scaling\":[1]", HR_ERR_FORMAT, "rope_scaling");
+}
+
+static void a_window_shorter_than_the_context_is_refused(void **state) {
+    refuse("mistral", "\"sliding_window\":512", HR_ERR_UNSUPPORTED, "sliding_window");
+    accept("mistral", "\"sliding_window\":null");
+    accept("mistral", "\"sliding_window\":1024");
+    accept("mistral", ""); /* the default of 4096 is longer than this context */
+    refuse("mistral", "\"sliding_window\":\"x\"", HR_ERR_FORMAT, "sliding_window");
+    accept("qwen2", "\"sliding_window\":512,\"use_sliding_window\":false");
+    accept("qwen2", "\"sliding_window\":512");
+    accept("qwen2", "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":2");
+    refuse("qwen2", "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":1",
+           HR_ERR_UNSUPPORTED, "sliding_window");
+    refuse("qwen3",
+           "\"sliding_window\":512,\"use_sliding_window\":true,"
+           "\"layer_types\":[\"full_attention\",\"sliding_attention\"]",
+           HR_ERR_UNSUPPORTED, "sliding_window");
+    accept("qwen3", "\"sliding_window\":512,\"use_sliding_window\":true,"
+                    "\"layer_types\":[\"full_attention\",\"full_attention\"]");
+    refuse("llama", "\"layer_types\":[\"chunked_attention\"]", HR_ERR_UNSUPPORTED, "layer_types");
+}
+
+static void other_computations_are_refused(void **state) {
+    refuse("llama", "\"hidden_act\":\"gelu\"", HR_ERR_UNSUPPORTED, "hidden_act");
+    refuse("llama", "\"quantization_config\":{\"quant_method\":\"gptq\"}", HR_ERR_UNSUPPORTED,
+           "quantization_config");
+}
+
+static void impossible_numbers_are_refused(void **state) {
+    refuse("llama", "\"num_key_value_heads\":3", HR_ERR_FORMAT, "multiple of 3");
+    refuse("llama", "\"head_dim\":15", HR_ERR_FORMAT, "odd");
+    refuse("llama", "\"head_dim\":0", HR_ERR_FORMAT, "head_dim");
+    refuse("llama", "\"head_dim\":-16", HR_ERR_FORMAT, "head_dim");
+    refuse("llama", "\"head_dim\":1e3", HR_ERR_FORMAT, "head_dim");
+    refuse("llama", "\"num_key_value_heads\":99999999999", HR_ERR_FORMAT, "num_key_value_heads");
+    refuse("llama", "\"head_dim\":1073741824", HR_ERR_FORMAT, "head size");
+    refuse("llama", "\"rms_norm_eps\":-1e-5", HR_ERR_FORMAT, "rms_norm_eps");
+    refuse("llama", "\"rms_norm_eps\":\"1e-5\"", HR_ERR_FORMAT, "rms_norm_eps");
+    refuse("llama", "\"rope_theta\":0", HR_ERR_FORMAT, "rope_theta");
+    refuse("llama", "\"tie_word_embeddings\":\"yes\"", HR_ERR_FORMAT, "tie_word_embeddings");
+    refuse("llama",
+           "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+           "\"high_freq_factor\":1,\"original_max_position_embeddings\":512}",
+           HR_ERR_FORMAT, "high_freq_factor");
+}
+
+static void a_missing_key_is_named(void **state) {
+    struct hr_json *root = NULL;
+    struct hr_model_config c;
+    struct hr_err err = {0};
+    static const char *const texts[] = {
+        "{}",
+        "{\"model_type\":\"llama\"}",
+        "{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64}",
+    };
+    static const char *const keys[] = {"model_type", "num_hidden_layers", "num_attention_heads"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(hr_json_parse(texts[i], strlen(texts[i]), &root, &err), HR_OK);
+        assert_int_equal(hr_model_config_from_json(root, &c, &err), HR_ERR_FORMAT);
+        assert_says(&err, keys[i]);
+        hr_json_free(&root);
+    }
+}
+
+static void open_golden(const char *name, struct hr_model_file **mf) {
+    char path[1024];
+    struct hr_err err;
+    const char *root = getenv("HEADRACE_ROOT");
+    snprintf(path, sizeof path, "%s/tests/golden/%s/", root ? root : ".", name);
+    if (hr_model_file_open(path, mf, &err)) fail_msg("%s", err.msg);
+}
+
+static void the_directories_that_transformers_writes_open(void **state) {
+    struct hr_model_file *mf = NULL;
+    open_golden("tiny-llama3", &mf);
+    assert_int_equal(hr_model_file_config(mf)->rope_type, HR_ROPE_LLAMA3);
+    assert_true(hr_model_file_config(mf)->mlp_bias);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.1.mlp.down_proj.bias"));
+    assert_string_equal(hr_model_file_describe(mf), "tiny-llama3, safetensors BF16");
+    assert_false(hr_model_file_is_gguf(mf));
+    hr_model_file_close(&mf);
+    open_golden("tiny-qwen2", &mf);
+    assert_true(hr_model_file_config(mf)->tied_embeddings);
+    assert_null(hr_model_file_tensor(mf, "model.layers.1.self_attn.o_proj.bias"));
+    hr_model_file_close(&mf);
+    open_golden("tiny-qwen3", &mf);
+    assert_int_equal(hr_model_file_config(mf)->head_dim, 32);
+    assert_int_equal(hr_model_file_config(mf)->rope_type, HR_ROPE_LINEAR);
+    hr_model_file_close(&mf);
+}
+
+static void text_alone_asks_for_no_weights(void **state) {
+    struct hr_model_file *mf = NULL;
+    struct hr_err err;
+    if (hr_model_file_open_text("/tmp", &mf, &err)) fail_msg("%s", err.msg);
+    assert_null(hr_model_file_config(mf));
+    assert_null(hr_model_file_tensor(mf, "model.norm.weight"));
+    assert_string_equal(hr_model_file_dir(mf), "/tmp");
+    hr_model_file_close(&mf);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_transformers),
+        cmocka_unit_test(what_is_stated_is_read),
+        cmocka_unit_test(both_spellings_of_rope_mean_the_same),
+        cmocka_unit_test(other_architectures_are_refused_with_the_list),
+        cmocka_unit_test(other_rope_types_are_refused_with_the_list),
+        cmocka_unit_test(a_window_shorter_than_the_context_is_refused),
+        cmocka_unit_test(other_computations_are_refused),
+        cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(a_missing_key_is_named),
+        cmocka_unit_test(the_directories_that_transformers_writes_open),
+        cmocka_unit_test(text_alone_asks_for_no_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
