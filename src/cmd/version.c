@@ -32,8 +32,6 @@ void hr_version_print(void) {
 #endif
     printf("%-11s %s\n", "build", HR_BUILD);
     print_tiers("tiers", HR_CPU_ALL);
-#ifdef HR_HAVE_BACKEND
     print_tiers("this cpu", hr_cpu_detect(HR_CPU_ALL));
-#endif
     printf("%-11s %s\n", "libraries", HR_LIBRARIES);
 }
