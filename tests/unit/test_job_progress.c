@@ -192,7 +192,8 @@ struct step {
 
 static void serial_work(void *arg) {
     struct step *s = arg;
-    if (__atomic_add_fetch(&s->t->in_work, 1, __ATOMIC_SEQ_CST) > 1) s->t->overlapped = 1;
+    if (__atomic_add_fetch(&s->t->in_work, 1, __ATOMIC_SEQ_CST) > 1)
+        __atomic_store_n(&s->t->overlapped, 1, __ATOMIC_SEQ_CST);
     usleep((useconds_t)(s->i % 3) * 1000);
     __atomic_sub_fetch(&s->t->in_work, 1, __ATOMIC_SEQ_CST);
 }
