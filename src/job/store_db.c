@@ -45,9 +45,21 @@ struct hr_db {
     int64_t busy_since_ns, busy_said_ns;
 };
 
+/* SQLite forgets the system's error number when a failed commit is rolled back inside the same call, and a
+ * full disk must be told from a broken one; so errno is cleared before a call and looked at after it. */
+static int exec(struct hr_db *db, const char *sql) {
+    errno = 0;
+    return sqlite3_exec(db->h, sql, NULL, NULL, NULL);
+}
+
+static int step(sqlite3_stmt *s) {
+    errno = 0;
+    return sqlite3_step(s);
+}
+
 /* The one place where a result code becomes a status. */
 static enum hr_status fail(struct hr_db *db, int rc, struct hr_err *err) {
-    int e = db->h ? sqlite3_system_errno(db->h) : 0;
+    int sys = db->h ? sqlite3_system_errno(db->h) : 0, e = sys ? sys : errno;
     const char *text = db->h ? sqlite3_errmsg(db->h) : sqlite3_errstr(rc);
     int xrc = db->h ? sqlite3_extended_errcode(db->h) : rc;
     bool no_space = (rc & 0xff) == SQLITE_IOERR && (e == ENOSPC || e == EDQUOT);
@@ -77,8 +89,8 @@ static enum hr_status fail(struct hr_db *db, int rc, struct hr_err *err) {
                           "%s: this file system does not support shared memory or locks for SQLite "
                           "(%s); put it on a local disk with --state PATH",
                           db->path, text);
-    return hr_err_set(err, HR_ERR_IO, "%s: %s%s%s", db->path, text, e ? ": " : "",
-                      e ? strerror(e) : "");
+    return hr_err_set(err, HR_ERR_IO, "%s: %s (SQLite code %d)%s%s", db->path, text, xrc,
+                      sys ? ": " : "", sys ? strerror(sys) : "");
 }
 
 static void sleep_ms(int ms) {
@@ -112,7 +124,7 @@ static int on_wal(void *arg, sqlite3 *h, const char *name, int n_pages) {
 }
 
 enum hr_status hr_db_script(struct hr_db *db, const char *sql, struct hr_err *err) {
-    int rc = sqlite3_exec(db->h, sql, NULL, NULL, NULL);
+    int rc = exec(db, sql);
     return rc == SQLITE_OK ? HR_OK : fail(db, rc, err);
 }
 
@@ -129,7 +141,7 @@ static void frozen_uri(const char *path, struct hr_buf *uri) {
 static enum hr_status set_wal(struct hr_db *db, struct hr_err *err) {
     sqlite3_stmt *s = NULL;
     int rc = sqlite3_prepare_v2(db->h, "PRAGMA journal_mode=WAL", -1, &s, NULL);
-    if (rc == SQLITE_OK) rc = sqlite3_step(s);
+    if (rc == SQLITE_OK) rc = step(s);
     bool wal = rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(s, 0), "wal") == 0;
     enum hr_status code = HR_OK;
     if (rc != SQLITE_ROW)
@@ -155,6 +167,7 @@ enum hr_status hr_db_open(const char *path, enum hr_db_mode mode, const volatile
     flags |= mode == HR_DB_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
     if (mode == HR_DB_FROZEN) flags |= SQLITE_OPEN_URI;
     const char *name = mode == HR_DB_FROZEN ? hr_buf_cstr(&uri) : path;
+    errno = 0;
     int rc = sqlite3_open_v2(name, &db->h, flags, NULL);
     enum hr_status code = HR_OK;
     if (rc != SQLITE_OK) {
@@ -236,7 +249,7 @@ enum hr_status hr_db_query(struct hr_db *db, const char *sql, const struct hr_va
 }
 
 enum hr_status hr_cursor_next(struct hr_cursor *c, bool *more, struct hr_err *err) {
-    int rc = sqlite3_step(c->stmt);
+    int rc = step(c->stmt);
     if (rc == SQLITE_ROW) {
         *more = true;
         return HR_OK;
@@ -307,14 +320,14 @@ enum hr_status hr_db_begin(struct hr_db *db, bool synced, struct hr_err *err) {
     /* IMMEDIATE takes the writer's place now, so that nothing after it can find the database busy. SQLite
      * does not ask the busy handler in every case (somebody's recovery), hence our own turn. */
     for (bool first = true;; first = false) {
-        int rc = sqlite3_exec(db->h, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+        int rc = exec(db, "BEGIN IMMEDIATE");
         if (rc == SQLITE_OK) return HR_OK;
         if ((rc & 0xff) != SQLITE_BUSY || !wait_busy(db, first)) return fail(db, rc, err);
     }
 }
 
 enum hr_status hr_db_commit(struct hr_db *db, struct hr_err *err) {
-    int rc = sqlite3_exec(db->h, "COMMIT", NULL, NULL, NULL);
+    int rc = exec(db, "COMMIT");
     if (rc != SQLITE_OK) {
         enum hr_status code = fail(db, rc, err);
         hr_db_rollback(db);
