@@ -272,6 +272,7 @@ static struct jj_args behind(const struct jj_args *args, size_t n) {
 
 FILTER(g_map) {
     size_t n;
+    if (!jj_truth(in)) return jj_list(jj_seq(r, 0)); /* none too, as in the original */
     struct jj_val attribute = absent, fallback = absent;
     for (size_t i = 0; i < args->n_kw && args->n_pos == 0; i++) {
         if (jj_str_is(args->kw_name[i], "attribute")) attribute = args->kw[i];
@@ -298,6 +299,7 @@ FILTER(g_map) {
 static struct jj_val selected(struct jj_run *r, struct jj_val in, const struct jj_args *args, bool by_attr,
                               bool keep) {
     size_t n, skip = by_attr ? 1 : 0;
+    if (!jj_truth(in)) return jj_list(jj_seq(r, 0));
     if (args->n_pos < skip) return jj_fail(r, "Missing parameter for attribute name");
     const struct jj_func *test = NULL;
     struct jj_args rest = {0};
