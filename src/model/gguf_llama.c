@@ -59,7 +59,6 @@ static bool translate(const char *name, bool from_gguf, char *out) {
         name += strlen(prefix);
         size_t n_digits = strspn(name, "0123456789");
         if (n_digits == 0 || n_digits > 6 || name[n_digits] != '.') return false;
-        if (name[0] == '0' && n_digits > 1) return false; /* one spelling a layer */
         snprintf(number, sizeof number, "%.*s.", (int)n_digits, name);
         name += n_digits + 1;
         table = layer_names;

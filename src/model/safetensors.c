@@ -189,8 +189,8 @@ static enum hr_status index_files(const struct hr_json *map, char ***out, size_t
         return hr_err_set(err, HR_ERR_FORMAT, "it has no \"weight_map\"");
     char **files = hr_xcalloc(n_names, sizeof *files);
     while (!rc && hr_json_next(map, &it, &key, &key_len, &value)) {
-        if (!hr_json_str(value, &file, &len) || len == 0 || file[0] == '.' ||
-            memchr(file, '/', len) || memchr(file, 0, len))
+        if (!hr_json_str(value, &file, &len) || len == 0 || memchr(file, '/', len) ||
+            memchr(file, 0, len))
             rc = hr_err_set(err, HR_ERR_FORMAT, "the file of tensor %s is not a plain name",
                             hr_printable(key, key_len, text, sizeof text));
         else

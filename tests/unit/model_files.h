@@ -31,6 +31,7 @@ struct gguf_tensor {
     char name[64];
     uint32_t ggml_type;
     uint64_t n_rows, n_cols; /* n_rows 0: one dimension */
+    uint64_t n_deep;         /* not 0: a third dimension */
     uint64_t offset;         /* assigned by gguf_layout */
     size_t size;
     struct hr_buf data;
@@ -129,9 +130,10 @@ static inline void gguf_write(struct gguf_file *f, struct hr_buf *out) {
     for (size_t i = 0; i < f->n_tensors; i++) {
         const struct gguf_tensor *t = &f->tensors[i];
         put_str(out, t->name);
-        put_u32(out, t->n_rows ? 2 : 1);
+        put_u32(out, t->n_deep ? 3 : t->n_rows ? 2 : 1);
         put_u64(out, t->n_cols);
         if (t->n_rows) put_u64(out, t->n_rows);
+        if (t->n_deep) put_u64(out, t->n_deep);
         put_u32(out, t->ggml_type);
         put_u64(out, t->offset);
     }

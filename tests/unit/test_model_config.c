@@ -83,6 +83,7 @@ static void both_spellings_of_rope_mean_the_same(void **state) {
     static const char *const spellings[] = {
         "\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\"," LLAMA3 "}",
         "\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"llama3\"," LLAMA3 "}",
+        "\"rope_scaling\":{\"rope_type\":\"llama3\",\"rope_theta\":5e5," LLAMA3 "}",
         "\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":5e5," LLAMA3 "}",
         "\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":"
         "500000," LLAMA3 "}",
@@ -92,7 +93,7 @@ static void both_spellings_of_rope_mean_the_same(void **state) {
     assert_true(first.rope_theta == 5e5 && first.rope_factor == 32);
     assert_true(first.rope_low_freq_factor == 1 && first.rope_high_freq_factor == 4);
     assert_int_equal(first.rope_original_ctx, 512);
-    for (size_t i = 1; i < 4; i++) {
+    for (size_t i = 1; i < sizeof spellings / sizeof spellings[0]; i++) {
         struct hr_model_config c = accept("llama", spellings[i]);
         assert_memory_equal(&c, &first, sizeof c);
     }

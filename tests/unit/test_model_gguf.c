@@ -74,6 +74,9 @@ static void interleaved_rotary_rows_come_back_as_halves(void **state) {
     for (int r = 0; r < 5; r++)
         for (int i = 0; i < 32; i++)
             assert_true(rows[r][i] == (float)(1000 * permuted_row(15 + r) + i));
+    hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.k_proj.weight"), 9, 1,
+                        rows[0]);
+    assert_true(rows[0][3] == (float)(1000 * permuted_row(9) + 3));
     hr_file_tensor_read(hr_model_file_tensor(mf, "model.layers.0.self_attn.q_proj.bias"), 0, 1,
                         bias);
     for (int i = 0; i < 32; i++) assert_true(bias[i] == (float)permuted_row(i));
@@ -161,7 +164,7 @@ static void an_offset_past_the_end_is_refused_by_name(void **state) {
         struct gguf_file f = {0};
         gguf_llama(&f, "llama", HR_QUANT_F32);
         gguf_find(&f, "blk.0.ffn_up.weight")->offset = offsets[i];
-        assert_refused(&f, HR_ERR_FORMAT, "blk.0.ffn_up.weight");
+        assert_refused(&f, HR_ERR_FORMAT, "tensor blk.0.ffn_up.weight needs 8192 bytes");
         gguf_finish(&f);
     }
 }
@@ -175,6 +178,9 @@ static void tensors_that_overlap_are_refused_by_name(void **state) {
                    "tensors blk.0.ffn_gate.weight and blk.0.ffn_up.weight overlap");
     gguf_find(&f, "blk.0.ffn_up.weight")->offset = gguf_find(&f, "blk.0.ffn_gate.weight")->offset;
     assert_refused(&f, HR_ERR_FORMAT, "overlap");
+    gguf_layout(&f);
+    gguf_find(&f, "blk.0.ffn_up.weight")->offset -= 32; /* by one unit of alignment */
+    assert_refused(&f, HR_ERR_FORMAT, "overlap");
     gguf_find(&f, "blk.0.ffn_up.weight")->offset = 4;
     assert_refused(&f, HR_ERR_FORMAT, "multiple of 32");
     gguf_finish(&f);
@@ -185,7 +191,7 @@ static void counts_are_not_believed(void **state) {
         size_t at;
         const char *what;
     } counts[] = {{8, "more than the file has room for"}, {16, "more than the file has room for"}};
-    static const uint64_t values[] = {UINT64_MAX, (uint64_t)1 << 60, (uint64_t)1 << 40, 100000};
+    static const uint64_t values[] = {UINT64_MAX, (uint64_t)1 << 61, (uint64_t)1 << 40, 100000};
     struct gguf_file f = {0};
     struct hr_buf bytes = {0};
     struct hr_err err;
@@ -231,9 +237,17 @@ static void impossible_shapes_are_refused_by_name(void **state) {
         struct gguf_tensor *t = gguf_find(&f, "blk.0.attn_v.weight");
         t->n_rows = shapes[i].n_rows;
         t->n_cols = shapes[i].n_cols;
-        assert_refused(&f, HR_ERR_FORMAT, "blk.0.attn_v.weight");
+        assert_refused(&f, HR_ERR_FORMAT, "blk.0.attn_v.weight: the shape");
         gguf_finish(&f);
     }
+}
+
+static void more_than_two_dimensions_are_refused_by_name(void **state) {
+    struct gguf_file f = {0};
+    gguf_llama(&f, "llama", HR_QUANT_Q8_0);
+    gguf_find(&f, "blk.0.attn_v.weight")->n_deep = 2;
+    assert_refused(&f, HR_ERR_UNSUPPORTED, "blk.0.attn_v.weight has more than two dimensions");
+    gguf_finish(&f);
 }
 
 static void a_wrong_shape_is_refused_under_both_names(void **state) {
@@ -257,6 +271,12 @@ static void a_missing_tensor_is_named(void **state) {
         assert_refused(&f, HR_ERR_FORMAT, whole.tensors[i].name);
         gguf_finish(&f);
     }
+    struct gguf_file f = {0};
+    gguf_llama(&f, "llama", HR_QUANT_F16);
+    snprintf(gguf_find(&f, "blk.0.attn_v.weight")->name, sizeof f.tensors[0].name,
+             "blk.00.attn_v.weight"); /* a second spelling of a layer's number is another name */
+    assert_refused(&f, HR_ERR_FORMAT, "(blk.0.attn_v.weight) is missing");
+    gguf_finish(&f);
     gguf_finish(&whole);
 }
 
@@ -455,6 +475,7 @@ int main(void) {
         cmocka_unit_test(tensors_that_overlap_are_refused_by_name),
         cmocka_unit_test(counts_are_not_believed),
         cmocka_unit_test(impossible_shapes_are_refused_by_name),
+        cmocka_unit_test(more_than_two_dimensions_are_refused_by_name),
         cmocka_unit_test(a_wrong_shape_is_refused_under_both_names),
         cmocka_unit_test(a_missing_tensor_is_named),
         cmocka_unit_test(a_tensor_that_nobody_reads_is_refused),
