@@ -9,6 +9,7 @@
 #include "text/unicode.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { S_BASE = 0xac00, L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11a7 };
 enum { L_COUNT = 19, V_COUNT = 21, T_COUNT = 28, N_COUNT = V_COUNT * T_COUNT, S_COUNT = L_COUNT * N_COUNT };
@@ -66,14 +67,35 @@ static void push(struct cells *v, uint32_t cp, uint8_t mark) {
         v->cap = v->cap ? v->cap * 2 : 256;
         v->data = hr_xrealloc(v->data, v->cap * sizeof *v->data);
     }
-    uint8_t ccc = combining_class(cp);
-    size_t i = v->len++;
-    /* Canonical order: a mark moves before marks of a higher class, never past a starter. */
-    while (ccc && i > 0 && v->data[i - 1].ccc > ccc) {
-        v->data[i] = v->data[i - 1];
-        i--;
+    v->data[v->len++] = (struct cell){cp, combining_class(cp), mark};
+}
+
+/* Sorts a run of combining marks by class, stably. Runs are short in real text; a counting sort keeps
+ * a hostile one (a row of nothing but marks) linear. */
+static void order_run(struct cell *run, size_t n) {
+    if (n <= 16) {
+        for (size_t i = 1; i < n; i++) {
+            struct cell c = run[i];
+            size_t k = i;
+            for (; k > 0 && run[k - 1].ccc > c.ccc; k--) run[k] = run[k - 1];
+            run[k] = c;
+        }
+        return;
     }
-    v->data[i] = (struct cell){cp, ccc, mark};
+    size_t place[257] = {0};
+    struct cell *sorted = hr_xmalloc(n * sizeof *sorted);
+    for (size_t i = 0; i < n; i++) place[run[i].ccc + 1]++;
+    for (int k = 0; k < 256; k++) place[k + 1] += place[k];
+    for (size_t i = 0; i < n; i++) sorted[place[run[i].ccc]++] = run[i];
+    memcpy(run, sorted, n * sizeof *run);
+    free(sorted);
+}
+
+static void order_marks(struct cells *v) {
+    for (size_t i = 0, end; i < v->len; i = end + 1) {
+        for (end = i; end < v->len && v->data[end].ccc; end++) {}
+        order_run(v->data + i, end - i);
+    }
 }
 
 static void decompose(struct cells *v, uint32_t cp, bool compat, uint8_t mark) {
@@ -148,6 +170,7 @@ void hr_uni_normalize(enum hr_uni_form form, const char *s, size_t len, const ui
         decompose(&v, cp, form == HR_NFKC || form == HR_NFKD, mark ? mark[i] : 0);
         i += (size_t)n;
     }
+    order_marks(&v);
     if (form == HR_NFC || form == HR_NFKC) compose(&v);
     for (size_t i = 0; i < v.len; i++) {
         char b[4], m[4] = {(char)v.data[i].mark, (char)v.data[i].mark, (char)v.data[i].mark,
