@@ -280,12 +280,20 @@ void jj_unexpected(struct jj_parser *p, const struct jj_tok *t, const char *want
 
 /* --- one render */
 
+struct jj_tail { /* free bytes behind a string */
+    char *end;
+    size_t room;
+};
+#define JJ_TAILS 4
+
 struct jj_run {
     const struct hr_template *t;
     struct hr_template_limits lim;
     const struct tm *now;
     struct jj_arena cells, bytes;
     struct hr_rendered out; /* everything written; captures take their part off its end */
+    struct jj_tail tails[JJ_TAILS];
+    size_t next_tail;
     size_t steps;
     int depth;
     int line; /* of the node that is evaluated, for messages */

@@ -3,8 +3,8 @@
  * jinja_mem: the arenas of the template interpreter, and the counting of a render against its limits.
  *
  * A block is never moved or freed before its arena ends, so a pointer into it stays good. A request
- * that does not fit gets a new block of at least twice its size: a string that grows by concatenation
- * can then grow in place (jj_arena_extend), which makes building a prompt piece by piece linear. */
+ * that does not fit gets a new block of at least twice its size, so that the text under construction
+ * can usually grow in place (jj_arena_extend). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static struct jj_val fail_with(struct jj_run *r, enum hr_status st, const char *
     if (r->st != HR_OK) return jj_undef();
     char msg[sizeof r->err->msg];
     vsnprintf(msg, sizeof msg, fmt, ap);
-    r->st = hr_err_set(r->err, st, "line %d: %s", r->line, msg);
+    r->st = r->line ? hr_err_set(r->err, st, "line %d: %s", r->line, msg) : hr_err_set(r->err, st, "%s", msg);
     return jj_undef();
 }
 

@@ -110,21 +110,40 @@ struct jj_val jj_sb_val(struct jj_sb *sb) {
     return str_val(s);
 }
 
+/* A string that grows by concatenation would cost its square. So the result of one keeps room behind
+ * it, as much again, and the next concatenation to it writes there. The few newest are remembered. */
+#define TAIL_FROM 128
+
+static struct jj_tail *find_tail(struct jj_run *r, const struct jj_str *a, size_t more) {
+    for (size_t i = 0; i < JJ_TAILS; i++)
+        if (r->tails[i].end == a->p + a->len && r->tails[i].room >= more) return &r->tails[i];
+    return NULL;
+}
+
+static bool reserve(struct jj_sb *sb, size_t n, size_t more) {
+    if (!jj_room(sb->run, (double)n + (double)more)) return false;
+    sb->p = jj_arena_bytes(&sb->run->bytes, n + more);
+    sb->cap = n + more;
+    return true;
+}
+
 struct jj_val jj_concat(struct jj_run *r, const struct jj_str *a, const struct jj_str *b) {
     if (b->len == 0) return str_val(a);
     if (a->len == 0) return str_val(b);
     struct jj_sb sb = {.run = r};
-    /* When `a` is the newest string, `b` is written behind it and both share the bytes; a string that
-     * is built in a loop then costs its length and not its square. */
-    if (r->st == HR_OK && jj_arena_extend(&r->bytes, a->p + a->len, b->len)) {
-        sb.p = (char *)(uintptr_t)a->p; /* arena bytes, which are ours to write behind a */
-        sb.cap = a->len + b->len;
+    struct jj_tail *tail = find_tail(r, a, b->len);
+    if (tail) { /* a's bytes stay, b is written behind them, and both strings share */
+        sb.p = tail->end - a->len;
         sb.len = a->len;
+        sb.cap = a->len + tail->room;
         for (uint32_t i = 0; i < a->n_spans; i++) mark(&sb, a->spans[i].begin, a->spans[i].end);
     } else {
+        if (!reserve(&sb, a->len + b->len, a->len < TAIL_FROM ? 0 : a->len)) return jj_undef();
         jj_sb_str(&sb, a);
     }
     jj_sb_str(&sb, b);
+    if (!tail && a->len >= TAIL_FROM) tail = &r->tails[r->next_tail++ % JJ_TAILS];
+    if (tail) *tail = (struct jj_tail){sb.p + sb.len, sb.cap - sb.len};
     return jj_sb_val(&sb);
 }
 

@@ -80,10 +80,11 @@ enum hr_status hr_template_render(const struct hr_template *t, const struct hr_t
     context->parent = globals(&r);
     r.top = jj_alloc(&r, sizeof *r.top);
     r.top->parent = context;
-    for (size_t i = 0; i < n_vars; i++) {
+    for (size_t i = 0; i < n_vars && r.st == HR_OK; i++) {
         uint32_t id;
-        if (find_name(t, vars[i].name, &id))
-            jj_scope_set(&r, context, id, jj_from_json(&r, vars[i].json, vars[i].json_len, vars[i].trusted));
+        if (!find_name(t, vars[i].name, &id)) continue;
+        jj_scope_set(&r, context, id, jj_from_json(&r, vars[i].json, vars[i].json_len, vars[i].trusted));
+        if (r.st != HR_OK) hr_err_prefix(r.err, "the variable %s", vars[i].name);
     }
     jj_exec(&r, t);
     jj_arena_finish(&r.cells);
