@@ -58,13 +58,18 @@ INLINE void tile_bf16(const struct tile *t, const hr_bf16 *x, const hr_bf16 *w, 
     UNROLL for (int r = 0; r < mr; r++) UNROLL for (int j = 0; j < nv; j++) acc[r][j] =
         _mm256_setzero_ps();
     for (int i = 0; i < t->k; i += 2, w += 2 * HR_CPU_PANEL) {
+        __m256 even[4], odd[4];
         UNROLL for (int j = 0; j < nv; j++) {
             __m256i pairs = load_pairs(w + 16 * j);
-            __m256 even = even_of(pairs), odd = odd_of(pairs);
-            UNROLL for (int r = 0; r < mr; r++) {
-                __m256i xr = pair_at(x + r * t->ldx + i);
-                acc[r][j] = _mm256_fmadd_ps(even_of(xr), even, acc[r][j]);
-                acc[r][j] = _mm256_fmadd_ps(odd_of(xr), odd, acc[r][j]);
+            even[j] = even_of(pairs);
+            odd[j] = odd_of(pairs);
+        }
+        UNROLL for (int r = 0; r < mr; r++) {
+            __m256i pair = pair_at(x + r * t->ldx + i);
+            __m256 x0 = even_of(pair), x1 = odd_of(pair);
+            UNROLL for (int j = 0; j < nv; j++) {
+                acc[r][j] = _mm256_fmadd_ps(x0, even[j], acc[r][j]);
+                acc[r][j] = _mm256_fmadd_ps(x1, odd[j], acc[r][j]);
             }
         }
     }
@@ -76,10 +81,11 @@ INLINE void tile_f32(const struct tile *t, const float *x, const float *w, int m
     UNROLL for (int r = 0; r < mr; r++) UNROLL for (int j = 0; j < nv; j++) acc[r][j] =
         _mm256_setzero_ps();
     for (int i = 0; i < t->k; i++, w += HR_CPU_PANEL) {
-        UNROLL for (int j = 0; j < nv; j++) {
-            __m256 wj = _mm256_loadu_ps(w + 8 * j);
-            UNROLL for (int r = 0; r < mr; r++) acc[r][j] =
-                _mm256_fmadd_ps(_mm256_set1_ps(x[r * t->ldx + i]), wj, acc[r][j]);
+        __m256 wj[4];
+        UNROLL for (int j = 0; j < nv; j++) wj[j] = _mm256_loadu_ps(w + 8 * j);
+        UNROLL for (int r = 0; r < mr; r++) {
+            __m256 xr = _mm256_set1_ps(x[r * t->ldx + i]);
+            UNROLL for (int j = 0; j < nv; j++) acc[r][j] = _mm256_fmadd_ps(xr, wj[j], acc[r][j]);
         }
     }
     tile_store(t, acc, mr, nv);
@@ -118,14 +124,17 @@ INLINE void scores_tile_bf16(float *s, const hr_bf16 *q, size_t ldq, const hr_bf
     __m256 acc[4][2];
     UNROLL for (int i = 0; i < nq; i++) acc[i][0] = acc[i][1] = _mm256_setzero_ps();
     for (int d = 0; d < head_dim; d += 2) {
-        UNROLL for (int h = 0; h < 2; h++) {
-            __m256i pairs = load_pairs(page + d * HR_PAGE_TOKENS + 16 * h);
-            __m256 even = even_of(pairs), odd = odd_of(pairs);
-            UNROLL for (int i = 0; i < nq; i++) {
-                __m256i qi = pair_at(q + i * ldq + d);
-                acc[i][h] = _mm256_fmadd_ps(even_of(qi), even, acc[i][h]);
-                acc[i][h] = _mm256_fmadd_ps(odd_of(qi), odd, acc[i][h]);
-            }
+        __m256i pairs0 = load_pairs(page + d * HR_PAGE_TOKENS);
+        __m256i pairs1 = load_pairs(page + d * HR_PAGE_TOKENS + 16);
+        __m256 even0 = even_of(pairs0), even1 = even_of(pairs1);
+        __m256 odd0 = odd_of(pairs0), odd1 = odd_of(pairs1);
+        UNROLL for (int i = 0; i < nq; i++) {
+            __m256i pair = pair_at(q + i * ldq + d);
+            __m256 q0 = even_of(pair), q1 = odd_of(pair);
+            acc[i][0] = _mm256_fmadd_ps(q0, even0, acc[i][0]);
+            acc[i][1] = _mm256_fmadd_ps(q0, even1, acc[i][1]);
+            acc[i][0] = _mm256_fmadd_ps(q1, odd0, acc[i][0]);
+            acc[i][1] = _mm256_fmadd_ps(q1, odd1, acc[i][1]);
         }
     }
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int h = 0; h < 2; h++)

@@ -6,6 +6,17 @@
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/lanes.h"
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a packed pair is read as one word");
+
+/* The two neighbours of K in a packed lane; the even one comes first in memory. */
+static float even_of(uint32_t pair) {
+    return bits_f32(pair << 16);
+}
+
+static float odd_of(uint32_t pair) {
+    return bits_f32(pair & 0xffff0000u);
+}
+
 /* y = acc (+ bias) (+ y) for one panel. */
 static void finish_panel(float *y, const float *acc, const float *bias, bool accumulate) {
     for (int j = 0; j < HR_CPU_PANEL; j++) {
@@ -23,10 +34,11 @@ static void gemm_bf16(float *y, size_t ldy, const hr_bf16 *x, size_t ldx, const 
             const hr_bf16 *row = x + (size_t)r * ldx;
             for (int i = 0; i < n_pairs; i++) {
                 float x0 = hr_cpu_from_bf16(row[2 * i]), x1 = hr_cpu_from_bf16(row[2 * i + 1]);
-                const hr_bf16 *pair = w + (size_t)i * 2 * HR_CPU_PANEL;
+                uint32_t pairs[HR_CPU_PANEL];
+                memcpy(pairs, w + (size_t)i * 2 * HR_CPU_PANEL, sizeof pairs);
                 for (int j = 0; j < HR_CPU_PANEL; j++) {
-                    acc[j] += x0 * hr_cpu_from_bf16(pair[2 * j]);
-                    acc[j] += x1 * hr_cpu_from_bf16(pair[2 * j + 1]);
+                    acc[j] += x0 * even_of(pairs[j]);
+                    acc[j] += x1 * odd_of(pairs[j]);
                 }
             }
             finish_panel(y + (size_t)r * ldy + p * HR_CPU_PANEL, acc,
@@ -57,10 +69,11 @@ static void scores_bf16(float *s, const hr_bf16 *q, size_t ldq, int n_q, const h
             float acc[HR_PAGE_TOKENS] = {0};
             for (int d = 0; d < head_dim; d += 2) {
                 float q0 = hr_cpu_from_bf16(q[i * ldq + d]), q1 = hr_cpu_from_bf16(q[i * ldq + d + 1]);
-                const hr_bf16 *pair = k_pages[p] + d * HR_PAGE_TOKENS;
+                uint32_t pairs[HR_PAGE_TOKENS];
+                memcpy(pairs, k_pages[p] + d * HR_PAGE_TOKENS, sizeof pairs);
                 for (int t = 0; t < HR_PAGE_TOKENS; t++) {
-                    acc[t] += q0 * hr_cpu_from_bf16(pair[2 * t]);
-                    acc[t] += q1 * hr_cpu_from_bf16(pair[2 * t + 1]);
+                    acc[t] += q0 * even_of(pairs[t]);
+                    acc[t] += q1 * odd_of(pairs[t]);
                 }
             }
             memcpy(s + i * HR_ATTN_SEGMENT + p * HR_PAGE_TOKENS, acc, sizeof acc);
