@@ -653,6 +653,17 @@ enum hr_status hr_store_totals(struct hr_store *st, struct hr_store_totals *out,
     return HR_OK;
 }
 
+enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length_fn fn, void *arg, struct hr_err *err) {
+    struct hr_cursor *c;
+    enum hr_status code = hr_db_query(
+        st->db, "SELECT completion_tokens, count(*) FROM done GROUP BY completion_tokens ORDER BY 1",
+        HR_NO_ARGS, &c, err);
+    bool more = !code;
+    while (more && !(code = hr_cursor_next(c, &more, err)) && more)
+        fn(arg, (int)hr_cursor_int(c, 0), hr_cursor_int(c, 1));
+    return code;
+}
+
 void hr_store_totals_finish(struct hr_store_totals *t) {
     free(t->runs);
     *t = (struct hr_store_totals){0};

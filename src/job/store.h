@@ -154,6 +154,11 @@ HR_MUST_USE enum hr_status hr_store_totals(struct hr_store *st, struct hr_store_
                                            struct hr_err *err);
 void hr_store_totals_finish(struct hr_store_totals *t);
 
+/* Lengths of finished completions over all runs: fn once for each length, shortest first. */
+typedef void (*hr_store_length_fn)(void *arg, int completion_tokens, int64_t n_rows);
+HR_MUST_USE enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length_fn fn, void *arg,
+                                            struct hr_err *err);
+
 /* Opens for reading beside a live or dead run, without the lock and without changing anything;
  * *live: somebody holds the lock. Only totals, get_fact and close may be called on it. */
 HR_MUST_USE enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts, struct hr_store **out,

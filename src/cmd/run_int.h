@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run_int: what the files of `headrace run` share.
+ *
+ *   run.c           the command: options, opening, the event loop, the end
+ *   run_setup.c     manifests, model, stores, engine: everything that is opened, and what is refused
+ *   prompt.c        a record becomes prompt ids and a resolved way to sample
+ *   run_intake.c    lines become samples that wait for the engine (on the serial worker)
+ *   run_output.c    events become tokens, rows, commits, journal entries
+ *   run_dry.c       --dry-run
+ *
+ * Two threads of the program touch these structs: the loop's, and the serial worker that owns stores and
+ * shard readers. Each field says whose it is; what is not marked is the loop's. */
+#ifndef HR_CMD_RUN_INT_H
+#define HR_CMD_RUN_INT_H
+
+#include <stdatomic.h>
+#include <time.h>
+
+#include "backend/backend.h"
+#include "base/pool.h"
+#include "cmd/prompt.h"
+#include "cmd/textload.h"
+#include "engine/engine.h"
+#include "job/loop.h"
+#include "job/manifest.h"
+#include "job/progress.h"
+#include "job/record.h"
+#include "job/runlog.h"
+#include "job/shard.h"
+#include "job/store.h"
+#include "model/llama.h"
+#include "model/model_file.h"
+#include "schedule/budget.h"
+#include "schedule/schedule.h"
+
+struct run_opts {
+    const char *model, *out, *state, *now;
+    int64_t limit; /* -1: none */
+    int64_t cap;   /* -1: the manifest's */
+    int64_t max_running, step_tokens, kv_tokens, threads; /* 0: chosen by us */
+    int dtype; /* enum: 0 bf16, 1 f32 */
+    const char *kv_cache_dtype;
+    const char *cpu_mask;
+    int64_t scatter;
+    bool retry_rejects, dry_run, allow_mixed_numerics;
+    struct hr_sampling_spec sampling; /* what the command line states */
+    int64_t seed, max_tokens;         /* parsed into `sampling` */
+    double temperature;
+};
+
+/* One input row that is being answered, shared by its samples. */
+struct row {
+    int n_refs; /* the loop's, once the intake has handed the row over */
+    struct dataset *ds;
+    struct hr_record record;
+    struct hr_cmd_prompt prompt;
+    int64_t id; /* of the store */
+    int occurrence;
+    int i_shard;
+    int64_t line_no;
+};
+
+/* One sample of a row on its way through the engine. */
+struct sample {
+    struct row *row;
+    int index;
+    struct hr_request request;
+    struct hr_ids tokens;   /* the completion so far, resumed ones first */
+    struct hr_ids resumed;  /* what the journal held */
+    size_t n_journalled;    /* of `tokens`, how many the journal has */
+    size_t n_journalling;   /* as soon as the journal write that is out has ended */
+    struct hr_event end;    /* when finished */
+    struct sample *prev, *next; /* in its list */
+};
+
+struct sample_list {
+    struct sample *head, *tail;
+    int n;
+};
+
+struct dataset {
+    struct run *run;
+    int group; /* index in run->datasets */
+    struct hr_manifest *m;
+    struct hr_sampling_spec sampling; /* command line over manifest over generation_config over default */
+    char *dir;              /* OUT/<dataset>; owned */
+    struct hr_store *store; /* the serial worker's */
+    struct hr_store_recovery recovery;
+    struct hr_shard_reader *reader;        /* the serial worker's */
+    struct hr_record intake_record;        /* the serial worker's */
+    int64_t n_lines;                       /* the serial worker's: rows of the input met so far */
+    struct hr_store_totals before;         /* totals when the run began */
+    struct tm now;                         /* what strftime_now says, over all runs */
+    bool has_now;
+    struct hr_budget budget;
+    struct hr_run_counters counters; /* of this run, rows included whose commit is out */
+    int64_t rows_done, rows_length, rejects; /* over all runs, committed */
+    int64_t n_skipped; /* samples that earlier runs finished or rejected */
+    int64_t n_numeric; /* of the rejects of this run: logits were not finite */
+    int64_t rows_total, extra_samples; /* lines counted (-1: not yet); samples beyond one a line */
+    int64_t resumed_rows, resumed_tokens;
+    int64_t first_ns, last_ns; /* first submission, last committed row */
+    int64_t first_step; /* engine's decode_steps at the first submission */
+    bool input_done, capped, began, ended;
+    bool store_work; /* a commit is out */
+    struct sample_list ready;    /* prepared, not submitted */
+    struct sample_list flying;   /* submitted */
+    struct sample_list finished; /* waiting for a commit */
+};
+
+struct run {
+    struct run_opts opts;
+    struct dataset *datasets;
+    int n_datasets, i_intake; /* the dataset that is being read */
+    struct hr_model_file *mf;
+    struct hr_model_text text;
+    char model_hash[65];
+    struct hr_loop *loop;
+    struct hr_wake *wake;
+    struct hr_timer *progress_timer;
+    struct hr_runlog *runlog;
+    struct hr_pool *pool;
+    struct hr_backend *be;
+    struct hr_model *model;
+    struct hr_engine *engine;
+    struct hr_model_opts model_opts;
+    struct hr_engine_opts engine_opts;
+    enum { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_FAILED } model_state;
+    atomic_int load_percent;
+    struct hr_err err; /* the failure that ended the run */
+    enum hr_status failed;
+    bool intake_out, journal_out, journal_due, stopping, engine_stopping, engine_stopped, finished;
+    bool store_broken; /* a write failed for good: nothing more is written */
+    int n_signals;
+    bool no_space; /* a commit or journal write met a full disk; it is tried again */
+    int64_t begin_ns, sync_ns, retry_ns;
+    struct hr_rate rate;
+    int64_t n_tokens_seen; /* sampled by the engine in this run */
+    atomic_bool stop_counting;
+};
+
+void list_push(struct sample_list *l, struct sample *s);
+void list_remove(struct sample_list *l, struct sample *s);
+void sample_free(struct sample *s);
+/* 16 bytes of SHA-256 over a domain word, bytes and two numbers. */
+void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64_t b, uint8_t out[16]);
+
+/* run_setup.c */
+enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err);
+enum hr_status run_open_stores(struct run *r, struct hr_err *err);
+enum hr_status run_plan_engine(struct run *r, struct hr_err *err);
+void run_start_loading(struct run *r); /* done: run_pump */
+void run_close(struct run *r);
+
+/* run_intake.c */
+void run_start_intake(struct run *r);
+void run_start_counting(struct run *r);
+int run_intake_window(const struct run *r);
+
+/* run_output.c */
+void run_take_events(struct run *r);
+void run_submit_ready(struct run *r);
+void run_start_commits(struct run *r);
+void run_start_journal(struct run *r);
+
+/* run_dry.c */
+int run_dry(struct run *r);
+
+/* run.c: looks what can be started next; to be called after anything has changed. */
+void run_pump(struct run *r);
+void run_fail(struct run *r, const struct hr_err *err);
+
+#endif

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run_output: what the engine reports becomes tokens, journal entries and committed rows.
+ *
+ * The engine's events are taken on the loop as they come. Finished samples wait in a list; one commit a
+ * dataset is out at a time and takes all that wait, so a slow disk makes commits larger, never the engine
+ * slower. A row counts as done when its commit has ended, not before. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/run_int.h"
+#include "text/unicode.h"
+
+#define SYNC_EVERY_NS  INT64_C(3000000000) /* a power cut may cost this much work in flight */
+#define RETRY_EVERY_NS INT64_C(2000000000) /* a full disk is asked again */
+#define COMMIT_ROWS    256 /* at most, so that a batch of lines gets its turn */
+
+static struct dataset *dataset_of(const struct hr_request *req) {
+    return ((struct sample *)req->user)->row->ds;
+}
+
+/* ---- to the engine ------------------------------------------------------------------------------ */
+
+static void rebuild_flight(struct dataset *ds) {
+    hr_budget_flight_clear(&ds->budget);
+    for (const struct sample *s = ds->flying.head; s; s = s->next)
+        hr_budget_flight_add(&ds->budget, (int)s->tokens.len, s->request.max_tokens);
+    for (const struct sample *s = ds->finished.head; s; s = s->next) {
+        /* Its length is known: at least and at most what it has. */
+        hr_budget_flight_add(&ds->budget, (int)s->tokens.len, (int)s->tokens.len);
+    }
+}
+
+static void submit(struct run *r, struct dataset *ds, struct sample *s) {
+    if (!ds->began) {
+        struct hr_engine_stats st;
+        hr_engine_get_stats(r->engine, &st, 0, NULL);
+        ds->began = true;
+        ds->first_ns = ds->last_ns = hr_clock_ns();
+        ds->first_step = st.decode_steps;
+    }
+    list_remove(&ds->ready, s);
+    list_push(&ds->flying, s);
+    HR_ASSERT(hr_engine_submit(r->engine, &s->request)); /* the intake has checked that it fits */
+}
+
+/* What the journal holds is work that is paid for: it is finished whatever the cap says. */
+static bool may_start(struct dataset *ds, const struct sample *s) {
+    if (ds->budget.cap <= 0 || s->resumed.len > 0) return true;
+    rebuild_flight(ds);
+    return hr_budget_may_start(&ds->budget, s->request.max_tokens);
+}
+
+void run_submit_ready(struct run *r) {
+    if (r->model_state != MODEL_READY || r->stopping || r->no_space) return;
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct dataset *ds = &r->datasets[i];
+        while (ds->ready.head && may_start(ds, ds->ready.head)) submit(r, ds, ds->ready.head);
+        if (!ds->ready.head || ds->flying.n || ds->finished.n || ds->store_work) continue;
+        /* Nothing in flight and still no more may start: this is the cap. */
+        ds->capped = true;
+        ds->input_done = true;
+        while (ds->ready.head) {
+            struct sample *s = ds->ready.head;
+            list_remove(&ds->ready, s);
+            sample_free(s);
+        }
+    }
+}
+
+/* ---- from the engine ---------------------------------------------------------------------------- */
+
+void run_take_events(struct run *r) {
+    struct hr_event ev[256];
+    int n;
+    while (r->engine && (n = hr_engine_events(r->engine, ev, 256)) > 0) {
+        for (int i = 0; i < n; i++) {
+            struct sample *s = ev[i].request->user;
+            struct dataset *ds = dataset_of(ev[i].request);
+            if (ev[i].kind == HR_EVENT_TOKEN) {
+                hr_ids_push(&s->tokens, ev[i].token);
+                ds->counters.running_sum++;
+                r->n_tokens_seen++;
+                continue;
+            }
+            HR_ASSERT((int)s->tokens.len == ev[i].n_tokens || ev[i].finish == HR_FINISH_NUMERIC);
+            s->end = ev[i];
+            list_remove(&ds->flying, s);
+            list_push(&ds->finished, s);
+        }
+    }
+}
+
+/* ---- commits ------------------------------------------------------------------------------------ */
+
+struct commit {
+    struct run *run;
+    struct dataset *ds;
+    struct sample *samples[COMMIT_ROWS];
+    int n;
+    struct hr_run_counters counters; /* with these rows */
+    enum hr_status st;
+    struct hr_err err;
+};
+
+static void stop_reason(const struct sample *s, struct hr_buf *out) {
+    const struct hr_sampling_spec *sp = &s->row->prompt.sampling;
+    switch (s->end.finish) {
+    case HR_FINISH_STOP_STRING:
+        hr_buf_json_str(out, sp->stop[s->end.stop_index], sp->stop_len[s->end.stop_index]);
+        return;
+    case HR_FINISH_STOP_ID: hr_buf_printf(out, "%d", s->tokens.data[s->tokens.len - 1]); return;
+    case HR_FINISH_LENGTH:
+        if (s->row->prompt.context_limited) hr_buf_puts(out, "\"context\"");
+        return;
+    case HR_FINISH_EOS:
+    case HR_FINISH_NUMERIC: return;
+    }
+}
+
+/* The first n_bytes of what the tokens add: the answer, without a stop string and what follows it. Bytes
+ * that are not UTF-8 become U+FFFD; a character that the end cuts in two is dropped (its token ids stay). */
+static void answer_text(const struct hr_tokenizer *tok, const struct sample *s, struct hr_buf *out) {
+    const struct hr_token_bytes *t = hr_tokenizer_bytes(tok);
+    size_t n_bytes = (size_t)s->end.n_bytes;
+    struct hr_buf raw = {0};
+    for (size_t i = 0; i < s->tokens.len && raw.len < n_bytes; i++) {
+        int32_t id = s->tokens.data[i];
+        if (id < t->n_tokens) hr_buf_append(&raw, t->bytes + t->offset[id], t->offset[id + 1] - t->offset[id]);
+    }
+    size_t len = raw.len < n_bytes ? raw.len : n_bytes;
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        bool valid, more;
+        const uint8_t *last = (const uint8_t *)raw.data + len - back;
+        if ((*last & 0xc0) == 0x80) continue;
+        hr_utf8_scan(last, back, &valid, &more);
+        if (more) len -= back;
+        break;
+    }
+    hr_utf8_append_lossy(out, (const uint8_t *)raw.data, len);
+    hr_buf_finish(&raw);
+}
+
+static void write_row(const struct sample *s, const struct hr_tokenizer *tok, struct hr_buf *out) {
+    const struct row *row = s->row;
+    struct hr_buf text = {0}, reason = {0};
+    answer_text(tok, s, &text);
+    stop_reason(s, &reason);
+    struct hr_answer a = {
+        .sample = s->index,
+        .occurrence = row->occurrence,
+        .text = text.data,
+        .text_len = text.len,
+        .finish_reason = s->end.finish == HR_FINISH_LENGTH ? "length" : "stop",
+        .stop_reason_json = reason.len ? hr_buf_cstr(&reason) : NULL,
+        .prompt_tokens = (int)row->prompt.ids.len,
+        .completion_tokens = (int)s->tokens.len,
+        .seed = row->prompt.sampling.seed,
+        .prompt_ids = row->ds->m->output_token_ids ? row->prompt.ids.data : NULL,
+        .completion_ids = row->ds->m->output_token_ids ? s->tokens.data : NULL,
+    };
+    hr_record_write_row(&row->record, row->ds->m, &a, out);
+    hr_buf_finish(&text);
+    hr_buf_finish(&reason);
+}
+
+static enum hr_status reject_numeric(struct commit *c, const struct sample *s) {
+    const struct row *row = s->row;
+    struct hr_buf line = {0};
+    char reason[160];
+    bool known;
+    uint8_t key[16];
+    snprintf(reason, sizeof reason,
+             "the model's logits for completion token %d were not finite (NaN or infinite)", s->end.n_tokens);
+    const struct hr_manifest *m = row->ds->m;
+    run_key("sample", row->record.ident, 16, row->occurrence, s->index, key);
+    hr_record_write_reject(&row->record.id_json, m->dataset, m->shards[row->i_shard], row->line_no, s->index,
+                           reason, &line);
+    enum hr_status st =
+        hr_store_reject(c->ds->store, key, row->id, s->index, line.data, line.len, &known, &c->err);
+    hr_buf_finish(&line);
+    return st;
+}
+
+static void commit_work(void *arg) {
+    struct commit *c = arg;
+    struct hr_store_done done[COMMIT_ROWS];
+    struct hr_buf lines[COMMIT_ROWS] = {0};
+    int n = 0;
+    for (int i = 0; i < c->n && !c->st; i++) {
+        struct sample *s = c->samples[i];
+        if (s->end.finish == HR_FINISH_NUMERIC) {
+            c->st = reject_numeric(c, s);
+            continue;
+        }
+        write_row(s, c->run->text.tokenizer, &lines[n]);
+        done[n] = (struct hr_store_done){
+            .row = s->row->id,
+            .sample = s->index,
+            .line = lines[n].data,
+            .len = lines[n].len,
+            .prompt_tokens = (int)s->row->prompt.ids.len,
+            .completion_tokens = (int)s->tokens.len,
+            .length = s->end.finish == HR_FINISH_LENGTH,
+        };
+        n++;
+    }
+    if (!c->st) c->st = hr_store_commit(c->ds->store, done, n, &c->counters, &c->err);
+    for (int i = 0; i < n; i++) hr_buf_finish(&lines[i]);
+}
+
+static void count_finished(struct hr_run_counters *k, const struct sample *s) {
+    k->sampled_tokens += (int64_t)(s->tokens.len - s->n_journalling);
+    if (s->end.finish == HR_FINISH_NUMERIC) {
+        k->rejects++;
+        return;
+    }
+    k->rows_done++;
+    k->rows_length += s->end.finish == HR_FINISH_LENGTH;
+    k->prompt_tokens += (int64_t)s->row->prompt.ids.len;
+    k->completion_tokens += (int64_t)s->tokens.len;
+}
+
+/* A full disk pauses the run; anything else ends it. */
+static void write_failed(struct run *r, enum hr_status st, const struct hr_err *err) {
+    if (st != HR_ERR_NOSPACE) {
+        r->store_broken = true;
+        run_fail(r, err);
+        return;
+    }
+    r->retry_ns = hr_clock_ns() + RETRY_EVERY_NS;
+    if (r->no_space) return;
+    r->no_space = true;
+    hr_warn("paused: %s; the run goes on by itself when there is room (Ctrl-C stops it, resumable)", err->msg);
+}
+
+static void space_again(struct run *r) {
+    if (!r->no_space) return;
+    r->no_space = false;
+    hr_info("there is room again: the run goes on");
+}
+
+static void commit_ended(struct commit *c) {
+    struct dataset *ds = c->ds;
+    for (int i = 0; i < c->n; i++) {
+        struct sample *s = c->samples[i];
+        if (s->end.finish == HR_FINISH_NUMERIC) {
+            ds->n_numeric++;
+            ds->rejects++;
+            hr_warn("%s: row %.*s sample %d rejected: logits were not finite", ds->m->dataset,
+                    (int)s->row->record.id_json.len, s->row->record.id_json.data, s->index);
+        } else {
+            ds->rows_done++;
+            ds->rows_length += s->end.finish == HR_FINISH_LENGTH;
+            hr_budget_rows(&ds->budget, (int)s->tokens.len, 1);
+        }
+        sample_free(s);
+    }
+    ds->last_ns = hr_clock_ns();
+}
+
+static void commit_done(void *arg) {
+    struct commit *c = arg;
+    struct run *r = c->run;
+    c->ds->store_work = false;
+    if (c->st) {
+        /* Nothing of it counts: the samples wait as before, the counters forget them. */
+        for (int i = c->n - 1; i >= 0; i--) {
+            struct sample *s = c->samples[i];
+            struct hr_run_counters *k = &c->ds->counters, delta = {0};
+            count_finished(&delta, s);
+            k->sampled_tokens -= delta.sampled_tokens;
+            k->rejects -= delta.rejects;
+            k->rows_done -= delta.rows_done;
+            k->rows_length -= delta.rows_length;
+            k->prompt_tokens -= delta.prompt_tokens;
+            k->completion_tokens -= delta.completion_tokens;
+            list_push(&c->ds->finished, s);
+        }
+        write_failed(r, c->st, &c->err);
+    } else {
+        space_again(r);
+        commit_ended(c);
+    }
+    free(c);
+    run_pump(r);
+}
+
+/* What the engine knows and the loop does not count itself. */
+static void refresh_counters(struct run *r, struct dataset *ds) {
+    struct hr_engine_stats st;
+    struct hr_engine_group_stats g;
+    if (!r->engine || !ds->began || ds->ended) return;
+    hr_engine_get_stats(r->engine, &st, ds->group, &g);
+    ds->counters.prefill_tokens = g.prefill_tokens;
+    ds->counters.recomputed_tokens = g.recomputed_tokens;
+    ds->counters.preemptions = g.preemptions;
+    ds->counters.decode_steps = st.decode_steps - ds->first_step;
+    ds->counters.active_ns = hr_clock_ns() - ds->first_ns;
+    ds->ended = ds->input_done && !ds->ready.n && !ds->flying.n && !ds->finished.n;
+}
+
+static void start_commit(struct run *r, struct dataset *ds) {
+    struct commit *c = hr_xcalloc(1, sizeof *c);
+    c->run = r;
+    c->ds = ds;
+    while (ds->finished.head && c->n < COMMIT_ROWS) {
+        struct sample *s = ds->finished.head;
+        list_remove(&ds->finished, s);
+        count_finished(&ds->counters, s);
+        c->samples[c->n++] = s;
+    }
+    refresh_counters(r, ds);
+    c->counters = ds->counters;
+    ds->store_work = true;
+    hr_loop_serial(r->loop, commit_work, commit_done, c);
+}
+
+void run_start_commits(struct run *r) {
+    if (r->no_space && hr_clock_ns() < r->retry_ns) return;
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct dataset *ds = &r->datasets[i];
+        if (ds->finished.n && !ds->store_work) start_commit(r, ds);
+    }
+}
+
+/* ---- journal ------------------------------------------------------------------------------------ */
+
+struct journal_part {
+    struct dataset *ds;
+    struct hr_store_tokens *tokens; /* owned, ids too */
+    int n;
+    struct hr_run_counters counters;
+};
+
+struct journal {
+    struct run *run;
+    bool sync;
+    struct journal_part *parts; /* owned, [n_datasets] */
+    enum hr_status st;
+    struct hr_err err;
+};
+
+static void journal_work(void *arg) {
+    struct journal *j = arg;
+    for (int i = 0; i < j->run->n_datasets && !j->st; i++) {
+        struct journal_part *p = &j->parts[i];
+        if (p->ds->store)
+            j->st = hr_store_journal(p->ds->store, p->tokens, p->n, &p->counters, j->sync, &j->err);
+    }
+}
+
+static void journal_done(void *arg) {
+    struct journal *j = arg;
+    struct run *r = j->run;
+    r->journal_out = false;
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct journal_part *p = &j->parts[i];
+        struct dataset *ds = p->ds;
+        for (int pass = 0; pass < 2; pass++) {
+            struct sample *s = pass ? ds->finished.head : ds->flying.head;
+            for (; s; s = s->next) {
+                if (!j->st) {
+                    s->n_journalled = s->n_journalling;
+                    continue;
+                }
+                /* It did not arrive: the tokens go with the next write. */
+                ds->counters.sampled_tokens -= (int64_t)(s->n_journalling - s->n_journalled);
+                s->n_journalling = s->n_journalled;
+            }
+        }
+        for (int k = 0; k < p->n; k++) free((void *)p->tokens[k].ids);
+        free(p->tokens);
+    }
+    if (j->st) write_failed(r, j->st, &j->err);
+    else if (j->sync) r->sync_ns = hr_clock_ns();
+    if (!j->st) space_again(r);
+    free(j->parts);
+    free(j);
+    run_pump(r);
+}
+
+static void gather(struct run *r, struct dataset *ds, struct journal_part *p) {
+    p->ds = ds;
+    p->tokens = hr_xcalloc((size_t)ds->flying.n, sizeof *p->tokens);
+    for (struct sample *s = ds->flying.head; s; s = s->next) {
+        size_t n = s->tokens.len - s->n_journalling;
+        if (n == 0) continue;
+        int32_t *ids = hr_xmalloc(n * sizeof *ids);
+        memcpy(ids, s->tokens.data + s->n_journalling, n * sizeof *ids);
+        p->tokens[p->n++] =
+            (struct hr_store_tokens){.row = s->row->id, .sample = s->index, .ids = ids, .n = (int)n};
+        s->n_journalling = s->tokens.len;
+        ds->counters.sampled_tokens += (int64_t)n;
+    }
+    refresh_counters(r, ds);
+    p->counters = ds->counters;
+}
+
+void run_start_journal(struct run *r) {
+    if (!r->journal_due || r->journal_out || (r->no_space && hr_clock_ns() < r->retry_ns)) return;
+    r->journal_due = false;
+    struct journal *j = hr_xcalloc(1, sizeof *j);
+    j->run = r;
+    j->sync = hr_clock_ns() - r->sync_ns > SYNC_EVERY_NS || r->stopping;
+    j->parts = hr_xcalloc((size_t)r->n_datasets, sizeof *j->parts);
+    for (int i = 0; i < r->n_datasets; i++) gather(r, &r->datasets[i], &j->parts[i]);
+    r->journal_out = true;
+    hr_loop_serial(r->loop, journal_work, journal_done, j);
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run_setup: opens what a run needs, in the order in which a mistake is cheapest to find: manifests,
+ * outputs, the model's headers and text, memory by arithmetic, then the stores (locks), and last, when
+ * there is something to answer, the weights. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "cmd/run_int.h"
+
+/* Sequences computed together on a CPU: past this many, more rows a step gain little there. */
+#define DEFAULT_MAX_RUNNING 32
+/* Tokens of a step: prompts come in chunks of this, beside the running decodes. */
+#define DEFAULT_STEP_TOKENS 256
+/* KV tokens that each running sequence gets by default, if the context is not shorter. */
+#define DEFAULT_KV_TOKENS 2048
+
+/* ---- manifests and model ------------------------------------------------------------------------ */
+
+static enum hr_status check_outputs(struct dataset *ds, const char *state, struct hr_err *err) {
+    static const char *const names[] = {"raw_responses.jsonl", "rejects.jsonl", "run.log", "state.db"};
+    struct hr_buf path = {0};
+    enum hr_status st = HR_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !st; i++) {
+        hr_buf_clear(&path);
+        hr_buf_printf(&path, "%s/%s", ds->dir, names[i]);
+        st = hr_manifest_check_output(ds->m, hr_buf_cstr(&path), err);
+    }
+    if (!st && state) st = hr_manifest_check_output(ds->m, state, err);
+    hr_buf_finish(&path);
+    return st;
+}
+
+static enum hr_status open_manifests(struct run *r, char **paths, int n, struct hr_err *err) {
+    if (n > HR_SCHED_GROUPS_MAX)
+        return hr_err_set(err, HR_ERR_CONFIG, "%d manifests in one run; at most %d", n, HR_SCHED_GROUPS_MAX);
+    if (n > 1 && r->opts.state)
+        return hr_err_set(err, HR_ERR_CONFIG, "--state names one state.db, but there are %d manifests", n);
+    r->datasets = hr_xcalloc((size_t)n, sizeof *r->datasets);
+    for (int i = 0; i < n; i++) {
+        struct dataset *ds = &r->datasets[i];
+        ds->run = r;
+        ds->group = i;
+        ds->rows_total = -1;
+        enum hr_status st = hr_manifest_load(paths[i], &ds->m, err);
+        if (st) return st;
+        r->n_datasets = i + 1;
+        for (int k = 0; k < i; k++)
+            if (strcmp(r->datasets[k].m->dataset, ds->m->dataset) == 0)
+                return hr_err_set(err, HR_ERR_CONFIG, "%s and %s are both dataset \"%s\"", paths[k], paths[i],
+                                  ds->m->dataset);
+        struct hr_buf dir = {0};
+        hr_buf_printf(&dir, "%s/%s", r->opts.out, ds->m->dataset);
+        ds->dir = hr_xstrdup(hr_buf_cstr(&dir));
+        hr_buf_finish(&dir);
+        if ((st = check_outputs(ds, r->opts.state, err))) return st;
+    }
+    return HR_OK;
+}
+
+static enum hr_status model_path(const struct run *r, const char **path, struct hr_err *err) {
+    *path = r->opts.model;
+    for (int i = 0; i < r->n_datasets && !r->opts.model; i++) {
+        const char *m = r->datasets[i].m->model;
+        if (!m)
+            return hr_err_set(err, HR_ERR_CONFIG,
+                              "no model: give --model PATH, or \"model\" in %s", r->datasets[i].m->path);
+        if (*path && strcmp(*path, m) != 0)
+            return hr_err_set(err, HR_ERR_CONFIG, "%s and %s name different models; one run has one",
+                              r->datasets[0].m->path, r->datasets[i].m->path);
+        *path = m;
+    }
+    return HR_OK;
+}
+
+static enum hr_status check_chat(const struct run *r, struct hr_err *err) {
+    for (int i = 0; i < r->n_datasets; i++)
+        if (r->datasets[i].m->chat && !r->text.chat_template)
+            return hr_err_set(err, HR_ERR_CONFIG,
+                              "%s: the model has no chat template; say \"chat\": false to send prompts as "
+                              "they are",
+                              r->datasets[i].m->path);
+    return HR_OK;
+}
+
+enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err) {
+    const char *path = NULL;
+    enum hr_status st;
+    if ((st = open_manifests(r, manifests, n, err)) || (st = model_path(r, &path, err)) ||
+        (st = hr_model_file_open(path, &r->mf, err)) || (st = hr_model_text_open(r->mf, NULL, &r->text, err)) ||
+        (st = check_chat(r, err)))
+        return st;
+    uint8_t digest[32];
+    hr_model_file_fingerprint(r->mf, digest);
+    hr_hex(digest, 32, r->model_hash);
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct dataset *ds = &r->datasets[i];
+        hr_sampling_spec_merge(&ds->sampling, &r->opts.sampling);
+        hr_sampling_spec_merge(&ds->sampling, &ds->m->sampling);
+        hr_sampling_spec_merge(&ds->sampling, &r->text.generation);
+        hr_cmd_prompt_defaults(&ds->sampling);
+    }
+    return HR_OK;
+}
+
+/* ---- the engine's size -------------------------------------------------------------------------- */
+
+static uint64_t available_memory(void) {
+    unsigned long long kb = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
+    if (f) fclose(f);
+    return kb ? (uint64_t)kb * 1024 : UINT64_MAX / 2;
+}
+
+static double gib(uint64_t bytes) {
+    return (double)bytes / (double)(1ull << 30);
+}
+
+static enum hr_status plan_memory(struct run *r, enum hr_dtype act, struct hr_err *err) {
+    const struct hr_model_config *cfg = hr_model_file_config(r->mf);
+    struct hr_model_plan plan;
+    uint64_t have = available_memory();
+    int64_t tokens = r->opts.kv_tokens;
+    hr_model_plan(cfg, act, &r->model_opts, &plan);
+    if (tokens == 0) {
+        int64_t each = cfg->n_ctx < DEFAULT_KV_TOKENS ? cfg->n_ctx : DEFAULT_KV_TOKENS;
+        int64_t quarter = (int64_t)(have / 4 / plan.kv_per_token);
+        tokens = each * r->engine_opts.max_running;
+        if (tokens > quarter) tokens = quarter;
+        if (tokens < cfg->n_ctx) tokens = cfg->n_ctx;
+    }
+    r->model_opts.n_pages = r->engine_opts.n_pages = (int)((tokens + HR_PAGE_TOKENS - 1) / HR_PAGE_TOKENS);
+    hr_model_plan(cfg, act, &r->model_opts, &plan);
+    uint64_t need = plan.weights + plan.kv + plan.activations;
+    if (need > have)
+        return hr_err_set(err, HR_ERR_CONFIG,
+                          "this needs %.2f GiB of memory (weights %.2f, KV cache %.2f for %lld tokens, "
+                          "activations %.2f) and %.2f GiB are free; lower --kv-tokens or --max-running",
+                          gib(need), gib(plan.weights), gib(plan.kv), (long long)tokens,
+                          gib(plan.activations), gib(have));
+    return HR_OK;
+}
+
+static enum hr_status parse_cpu_mask(const char *s, unsigned *mask, struct hr_err *err) {
+    char *end;
+    unsigned long v = s ? strtoul(s, &end, 0) : HR_CPU_ALL;
+    if (s && (end == s || *end || v > HR_CPU_ALL))
+        return hr_err_set(err, HR_ERR_CONFIG, "--cpu-mask expects a number such as 0 or 0x3, got '%s'", s);
+    *mask = (unsigned)v;
+    return HR_OK;
+}
+
+static void ring(void *arg) {
+    hr_wake_ring(arg);
+}
+
+enum hr_status run_plan_engine(struct run *r, struct hr_err *err) {
+    const struct run_opts *o = &r->opts;
+    enum hr_dtype act = o->dtype == 1 ? HR_F32 : HR_BF16;
+    unsigned mask = 0;
+    enum hr_status st;
+    int max_running = o->max_running ? (int)o->max_running : DEFAULT_MAX_RUNNING;
+    int step_tokens = o->step_tokens ? (int)o->step_tokens : DEFAULT_STEP_TOKENS;
+    if (step_tokens < max_running) step_tokens = max_running;
+    r->model_opts.max_tokens = step_tokens;
+    r->model_opts.max_out = max_running;
+    const struct hr_token_bytes *bytes = hr_tokenizer_bytes(r->text.tokenizer);
+    r->engine_opts = (struct hr_engine_opts){
+        .max_running = max_running,
+        .step_tokens = step_tokens,
+        .scatter = (uint64_t)o->scatter,
+        .token_bytes = {bytes->bytes, bytes->offset, bytes->n_tokens},
+        .wake = ring,
+        .wake_arg = r->wake,
+    };
+    if ((st = plan_memory(r, act, err)) || (st = parse_cpu_mask(o->cpu_mask, &mask, err))) return st;
+    int n_threads = o->threads ? (int)o->threads : hr_pool_usable_cores();
+    if ((st = hr_pool_create(n_threads, &r->pool, err))) return st;
+    r->model_opts.pool = r->pool;
+    struct hr_cpu_opts cpu = {.act = act, .cpu_mask = mask, .pool = r->pool, .max_tokens = step_tokens};
+    return hr_cpu_backend_open(&cpu, &r->be, err);
+}
+
+/* ---- stores ------------------------------------------------------------------------------------- */
+
+static void make_dirs(const char *path) {
+    char *p = hr_xstrdup(path);
+    for (char *s = p + 1; *s; s++) {
+        if (*s != '/') continue;
+        *s = 0;
+        mkdir(p, 0777); /* the store says what is wrong if the last one cannot be made */
+        *s = '/';
+    }
+    free(p);
+}
+
+#define SETTINGS_MAX 24
+
+struct settings {
+    struct hr_store_setting list[SETTINGS_MAX];
+    struct hr_buf values[SETTINGS_MAX];
+    int n;
+};
+
+static void add_setting(struct settings *s, const char *key, const char *fmt, ...) HR_PRINTF(3, 4);
+static void add_setting(struct settings *s, const char *key, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    hr_buf_vprintf(&s->values[s->n], fmt, ap);
+    va_end(ap);
+    s->list[s->n].key = key;
+    s->n++;
+}
+
+static void add_stops(struct settings *s, const struct hr_sampling_spec *sp) {
+    struct hr_buf stop = {0}, ids = {0};
+    for (int i = 0; i < sp->n_stop; i++) {
+        hr_buf_puts(&stop, i ? ", " : "");
+        hr_buf_json_str(&stop, sp->stop[i], sp->stop_len[i]);
+    }
+    for (size_t i = 0; i < sp->stop_token_ids.len; i++)
+        hr_buf_printf(&ids, "%s%d", i ? ", " : "", sp->stop_token_ids.data[i]);
+    add_setting(s, "sampling.stop", "[%s]", hr_buf_cstr(&stop));
+    add_setting(s, "sampling.stop_token_ids", "[%s]", hr_buf_cstr(&ids));
+    hr_buf_finish(&stop);
+    hr_buf_finish(&ids);
+}
+
+/* What makes the rows of a file one population. Not speed, not caps or limits, not n (more samples of
+ * the same rows are welcome). */
+static void fill_settings(const struct run *r, struct dataset *ds, struct settings *s) {
+    const struct hr_sampling_spec *sp = &ds->sampling;
+    add_setting(s, "chat", "%s", ds->m->chat ? "true" : "false");
+    add_setting(s, "model", "%s", r->model_hash);
+    add_setting(s, "model.template", "%s", ds->m->chat ? r->text.template_hash : "not used");
+    add_setting(s, "model.tokenizer", "%s", r->text.tokenizer_hash);
+    add_setting(s, "output.token_ids", "%s", ds->m->output_token_ids ? "true" : "false");
+    add_setting(s, "sampling.frequency_penalty", "%.9g", sp->frequency_penalty);
+    add_setting(s, "sampling.ignore_eos", "%s", sp->ignore_eos ? "true" : "false");
+    if (sp->max_tokens < 0) add_setting(s, "sampling.max_tokens", "to the end or the context");
+    else add_setting(s, "sampling.max_tokens", "%lld", (long long)sp->max_tokens);
+    add_setting(s, "sampling.min_p", "%.9g", sp->min_p);
+    add_setting(s, "sampling.presence_penalty", "%.9g", sp->presence_penalty);
+    add_setting(s, "sampling.repetition_penalty", "%.9g", sp->repetition_penalty);
+    add_setting(s, "sampling.seed", "%lld", (long long)sp->seed);
+    add_stops(s, sp);
+    add_setting(s, "sampling.temperature", "%.9g", sp->temperature);
+    add_setting(s, "sampling.top_k", "%lld", (long long)sp->top_k);
+    add_setting(s, "sampling.top_p", "%.9g", sp->top_p);
+    add_setting(s, "system", "%s", ds->m->system ? ds->m->system : "none");
+    add_setting(s, "template_vars", "%.*s", (int)ds->m->template_vars.len,
+                ds->m->template_vars.len ? ds->m->template_vars.data : "");
+    for (int i = 0; i < s->n; i++) s->list[i].value = hr_buf_cstr(&s->values[i]);
+}
+
+/* The bits of a row depend on instruction set and precision; a file shall hold one kind. */
+static enum hr_status check_numerics(struct run *r, struct dataset *ds, struct hr_err *err) {
+    struct hr_buf was = {0};
+    enum hr_status st = hr_store_get_fact(ds->store, "numerics", &was, err);
+    if (st == HR_ERR_NOTFOUND) st = hr_store_set_fact(ds->store, "numerics", r->be->numerics, err);
+    else if (!st && strcmp(hr_buf_cstr(&was), r->be->numerics) != 0) {
+        if (r->opts.allow_mixed_numerics)
+            hr_warn("%s: earlier rows were computed with %s, these with %s", ds->m->dataset,
+                    hr_buf_cstr(&was), r->be->numerics);
+        else
+            st = hr_err_set(err, HR_ERR_CONFIG,
+                            "%s: the rows so far were computed with %s, this machine and these flags mean "
+                            "%s, whose rows differ in bits; --allow-mixed-numerics accepts that",
+                            ds->dir, hr_buf_cstr(&was), r->be->numerics);
+    }
+    hr_buf_finish(&was);
+    return st;
+}
+
+static bool parse_now(const char *s, struct tm *tm) {
+    memset(tm, 0, sizeof *tm);
+    const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", tm);
+    if (!end) end = strptime(s, "%Y-%m-%d", tm);
+    return end && (*end == 0 || *end == 'Z' || *end == '.');
+}
+
+/* The clock that templates see is the first run's, so that a resumed run renders the same prompts. */
+static enum hr_status pin_now(struct run *r, struct dataset *ds, struct hr_err *err) {
+    struct hr_buf was = {0};
+    char now[25];
+    hr_clock_iso(now);
+    enum hr_status st = hr_store_get_fact(ds->store, "now", &was, err);
+    const char *use = st ? r->opts.now ? r->opts.now : now : hr_buf_cstr(&was);
+    if (!st && r->opts.now && strcmp(use, r->opts.now) != 0)
+        st = hr_err_set(err, HR_ERR_CONFIG, "%s: --now %s, but the first run's prompts were rendered at %s",
+                        ds->dir, r->opts.now, use);
+    else if (!parse_now(use, &ds->now))
+        st = hr_err_set(err, HR_ERR_CONFIG, "--now expects 2026-11-29T21:52:30, got '%s'", use);
+    else if (st == HR_ERR_NOTFOUND) st = hr_store_set_fact(ds->store, "now", use, err);
+    ds->has_now = !st;
+    hr_buf_finish(&was);
+    return st;
+}
+
+static void log_recovery(const struct dataset *ds) {
+    const struct hr_store_recovery *v = &ds->recovery;
+    const char *name = ds->m->dataset;
+    if (v->n_adopted) hr_info("%s: took over %d rows that were written but not yet recorded", name, v->n_adopted);
+    if (v->n_cut_bytes)
+        hr_warn("%s: cut a torn tail of %lld bytes off raw_responses.jsonl", name, (long long)v->n_cut_bytes);
+    if (v->n_redo) hr_warn("%s: %d rows are no longer in the file and are done again", name, v->n_redo);
+    if (v->n_unfinished)
+        hr_info("%s: the last run left %d unfinished rows with %lld tokens; they are continued, not sampled "
+                "again",
+                name, v->n_unfinished, (long long)v->n_unfinished_tokens);
+}
+
+static void open_runlog(struct run *r, struct dataset *ds, const struct settings *s) {
+    struct hr_buf json = {0};
+    char host[64] = "?", now[25];
+    gethostname(host, sizeof host - 1);
+    hr_clock_iso(now);
+    hr_buf_puts(&json, "{\"version\": ");
+    hr_buf_json_str(&json, hr_version(), strlen(hr_version()));
+    hr_buf_puts(&json, ", \"host\": ");
+    hr_buf_json_str(&json, host, strlen(host));
+    hr_buf_printf(&json, ", \"pid\": %d, \"started\": \"%s\", \"numerics\": \"%s\", \"threads\": %d", (int)getpid(),
+                  now, r->be->numerics, hr_pool_n_threads(r->pool));
+    hr_buf_printf(&json, ", \"max_running\": %d, \"step_tokens\": %d, \"kv_tokens\": %lld",
+                  r->engine_opts.max_running, r->engine_opts.step_tokens,
+                  (long long)r->engine_opts.n_pages * HR_PAGE_TOKENS);
+    hr_buf_printf(&json, ", \"limit\": %lld, \"cap\": %lld, \"settings\": {", (long long)r->opts.limit,
+                  (long long)ds->budget.cap);
+    for (int i = 0; i < s->n; i++) {
+        hr_buf_puts(&json, i ? ", " : "");
+        hr_buf_json_str(&json, s->list[i].key, strlen(s->list[i].key));
+        hr_buf_puts(&json, ": ");
+        hr_buf_json_str(&json, s->list[i].value, strlen(s->list[i].value));
+    }
+    hr_buf_puts(&json, "}}");
+    hr_runlog_add(r->runlog, ds->dir, hr_buf_cstr(&json));
+    hr_buf_finish(&json);
+}
+
+static void seed_budget(void *arg, int completion_tokens, int64_t n_rows) {
+    hr_budget_rows(arg, completion_tokens, n_rows);
+}
+
+static enum hr_status open_store(struct run *r, struct dataset *ds, struct hr_err *err) {
+    struct settings s = {0};
+    char host[64] = "?";
+    enum hr_status st;
+    gethostname(host, sizeof host - 1);
+    fill_settings(r, ds, &s);
+    int64_t cap = r->opts.cap >= 0 ? r->opts.cap : ds->m->max_tokens_per_dataset;
+    struct hr_store_opts o = {.dir = ds->dir, .state_path = r->opts.state};
+    make_dirs(ds->dir);
+    hr_budget_init(&ds->budget, cap);
+    if ((st = hr_store_open(&o, &ds->store, &ds->recovery, err)) ||
+        (st = hr_store_bind(ds->store, s.list, s.n, err)) || (st = check_numerics(r, ds, err)) ||
+        (st = pin_now(r, ds, err)) ||
+        (r->opts.retry_rejects && (st = hr_store_forget_rejects(ds->store, err))) ||
+        (st = hr_store_totals(ds->store, &ds->before, err)) ||
+        (cap > 0 && (st = hr_store_lengths(ds->store, seed_budget, &ds->budget, err))) ||
+        (st = hr_store_begin_run(ds->store, hr_version(), host, err)) ||
+        (st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err)))
+        goto out;
+    ds->rows_done = ds->before.rows_done;
+    ds->rows_length = ds->before.rows_length;
+    ds->rejects = ds->before.rejects;
+    open_runlog(r, ds, &s);
+    log_recovery(ds);
+out:
+    for (int i = 0; i < s.n; i++) hr_buf_finish(&s.values[i]);
+    return st;
+}
+
+enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
+    r->runlog = hr_runlog_create();
+    for (int i = 0; i < r->n_datasets; i++) {
+        enum hr_status st = open_store(r, &r->datasets[i], err);
+        if (st) return st;
+    }
+    return HR_OK;
+}
+
+/* ---- weights ------------------------------------------------------------------------------------ */
+
+struct loading {
+    struct run *run;
+    enum hr_status st;
+    struct hr_err err;
+    int64_t begin_ns;
+};
+
+static void load_progress(void *arg, uint64_t done, uint64_t total) {
+    struct run *r = arg;
+    atomic_store(&r->load_percent, total ? (int)(100 * done / total) : 100);
+}
+
+static void load_work(void *arg) {
+    struct loading *l = arg;
+    struct run *r = l->run;
+    if ((l->st = hr_model_create(r->be, r->mf, &r->model_opts, &r->model, &l->err))) return;
+    l->st = hr_engine_create(r->model, &r->engine_opts, &r->engine, &l->err);
+}
+
+static void load_done(void *arg) {
+    struct loading *l = arg;
+    struct run *r = l->run;
+    r->model_state = l->st ? MODEL_FAILED : MODEL_READY;
+    if (l->st) run_fail(r, &l->err);
+    else
+        hr_info("loaded %s in %.1f s (%s, %d threads, KV cache for %lld tokens)", hr_model_file_describe(r->mf),
+                (double)(hr_clock_ns() - l->begin_ns) / 1e9, r->be->numerics, hr_pool_n_threads(r->pool),
+                (long long)hr_engine_kv_tokens(r->engine));
+    free(l);
+    run_pump(r);
+}
+
+void run_start_loading(struct run *r) {
+    struct loading *l = hr_xcalloc(1, sizeof *l);
+    l->run = r;
+    l->begin_ns = hr_clock_ns();
+    r->model_state = MODEL_LOADING;
+    r->model_opts.progress = load_progress;
+    r->model_opts.progress_arg = r;
+    hr_loop_work(r->loop, load_work, load_done, l);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+static void free_list(struct sample_list *l) {
+    while (l->head) {
+        struct sample *s = l->head;
+        list_remove(l, s);
+        sample_free(s);
+    }
+}
+
+void run_close(struct run *r) {
+    if (r->engine) hr_engine_destroy(&r->engine);
+    if (r->model) hr_model_destroy(&r->model);
+    if (r->be) r->be->ops->destroy(r->be);
+    hr_pool_destroy(&r->pool);
+    hr_loop_destroy(&r->loop);
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct dataset *ds = &r->datasets[i];
+        free_list(&ds->ready);
+        free_list(&ds->flying);
+        free_list(&ds->finished);
+        hr_record_finish(&ds->intake_record);
+        hr_shard_close(&ds->reader);
+        hr_store_close(&ds->store);
+        hr_store_totals_finish(&ds->before);
+        hr_sampling_spec_finish(&ds->sampling);
+        hr_manifest_destroy(&ds->m);
+        free(ds->dir);
+    }
+    free(r->datasets);
+    hr_runlog_destroy(&r->runlog);
+    hr_model_text_finish(&r->text);
+    hr_model_file_close(&r->mf);
+    hr_sampling_spec_finish(&r->opts.sampling);
+}
