@@ -3,8 +3,8 @@
 """Writes src/text/unicode_tables.c.
 
 Needs unicodedata2 == 16.0.0 and fonttools from PyPI (for scripts). The versions are those of the
-reference, Hugging Face tokenizers 0.23.3, which mixes four of them; each was found by asking it about
-every code point:
+reference, Hugging Face tokenizers 0.23.3, which mixes four of them; each was found by asking it
+about every code point:
 - regular expressions (Oniguruma): Unicode 16.0, general categories and White_Space;
 - Digits (Rust's char::is_numeric): Unicode 17.0 numbers;
 - Punctuation (crate unicode_categories): category P as of Unicode 8.0, and all ASCII punctuation;
@@ -17,8 +17,8 @@ from fontTools import unicodedata as ft
 
 assert u.unidata_version == '16.0.0', u.unidata_version
 N_CP = 0x110000
-CATS = ['Cn', 'Lu', 'Ll', 'Lt', 'Lm', 'Lo', 'Mn', 'Mc', 'Me', 'Nd', 'Nl', 'No', 'Pc', 'Pd', 'Ps', 'Pe',
-        'Pi', 'Pf', 'Po', 'Sm', 'Sc', 'Sk', 'So', 'Zs', 'Zl', 'Zp', 'Cc', 'Cf', 'Co', 'Cs']
+CATS = ['Cn', 'Lu', 'Ll', 'Lt', 'Lm', 'Lo', 'Mn', 'Mc', 'Me', 'Nd', 'Nl', 'No', 'Pc', 'Pd', 'Ps',
+        'Pe', 'Pi', 'Pf', 'Po', 'Sm', 'Sc', 'Sk', 'So', 'Zs', 'Zl', 'Zp', 'Cc', 'Cf', 'Co', 'Cs']
 FLAG_NFC, FLAG_PUNCT, FLAG_NUMERIC = 0x20, 0x40, 0x80
 
 

@@ -6,6 +6,8 @@
  * encoded (add_special and parse_special, both false unless given, as in struct hr_encode_opts), a
  * line {"ids": [...]} is taken as it is; the answer holds the ids and their text with and without
  * special tokens. A line that is neither gets {"error": ...} and the next one is served. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,15 +20,13 @@
 #include "model/model_file.h"
 #include "text/tokenizer.h"
 
-#include <stdio.h>
-
 /* A tokenizer.json holds a vocabulary, not a data set: the largest known are below 40 MB. */
 #define TOKENIZER_BYTES_MAX ((size_t)1 << 30)
 
 static enum hr_status read_file(const char *path, struct hr_buf *out, struct hr_err *err) {
     FILE *f = fopen(path, "rb");
     struct stat info;
-    if (!f) return hr_err_set(err, HR_ERR_IO, "%s: %m", path);
+    if (!f) return hr_err_set(err, errno == ENOENT ? HR_ERR_NOTFOUND : HR_ERR_IO, "%s: %m", path);
     enum hr_status st = HR_OK;
     if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode)) {
         st = hr_err_set(err, HR_ERR_IO, "%s: not a regular file", path);
@@ -41,7 +41,8 @@ static enum hr_status read_file(const char *path, struct hr_buf *out, struct hr_
     return st;
 }
 
-static enum hr_status open_tokenizer_file(const char *path, struct hr_tokenizer **out, struct hr_err *err) {
+static enum hr_status open_tokenizer_file(const char *path, struct hr_tokenizer **out,
+                                          struct hr_err *err) {
     struct hr_buf json = {0};
     enum hr_status st = read_file(path, &json, err);
     if (!st) {
@@ -62,13 +63,16 @@ static bool get_flag(const struct hr_jval *line, const char *key, bool *out) {
 }
 
 static enum hr_status encode_line(const struct hr_tokenizer *tok, const struct hr_jval *line,
-                                  const struct hr_jval *text, struct hr_ids *ids, struct hr_err *err) {
+                                  const struct hr_jval *text, struct hr_ids *ids,
+                                  struct hr_err *err) {
     struct hr_encode_opts opts = {0};
     struct hr_buf s = {0};
-    if (text->type != HR_JSTRING) return hr_err_set(err, HR_ERR_FORMAT, "\"text\" must be a string");
+    if (text->type != HR_JSTRING)
+        return hr_err_set(err, HR_ERR_FORMAT, "\"text\" must be a string");
     if (!get_flag(line, "add_special", &opts.add_special) ||
         !get_flag(line, "parse_special", &opts.parse_special)) {
-        return hr_err_set(err, HR_ERR_FORMAT, "\"add_special\" and \"parse_special\" must be true or false");
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "\"add_special\" and \"parse_special\" must be true or false");
     }
     hr_buf_reserve(&s, 1);
     hr_jscan_str(text, &s);
@@ -105,16 +109,20 @@ static void answer(const struct hr_tokenizer *tok, const struct hr_ids *ids, str
     hr_buf_finish(&text);
 }
 
-static void serve_line(const struct hr_tokenizer *tok, const char *text, size_t len, struct hr_buf *out) {
+static void serve_line(const struct hr_tokenizer *tok, const char *text, size_t len,
+                       struct hr_buf *out) {
     struct hr_err err = {0};
     struct hr_ids ids = {0};
     struct hr_jval line, v;
     enum hr_status st = hr_jscan_validate(text, len, &line, &err);
     if (!st && line.type != HR_JOBJECT) st = hr_err_set(&err, HR_ERR_FORMAT, "expected an object");
     if (!st) {
-        if (hr_jscan_get(&line, "text", &v)) st = encode_line(tok, &line, &v, &ids, &err);
-        else if (hr_jscan_get(&line, "ids", &v)) st = read_ids(&v, &ids, &err);
-        else st = hr_err_set(&err, HR_ERR_FORMAT, "expected \"text\" or \"ids\"");
+        if (hr_jscan_get(&line, "text", &v))
+            st = encode_line(tok, &line, &v, &ids, &err);
+        else if (hr_jscan_get(&line, "ids", &v))
+            st = read_ids(&v, &ids, &err);
+        else
+            st = hr_err_set(&err, HR_ERR_FORMAT, "expected \"text\" or \"ids\"");
     }
     if (st) {
         hr_buf_puts(out, "{\"error\": ");
@@ -127,7 +135,8 @@ static void serve_line(const struct hr_tokenizer *tok, const char *text, size_t 
 }
 
 static bool is_blank(const char *s, size_t len) {
-    for (size_t i = 0; i < len; i++) if (!strchr(" \t\r\n", s[i])) return false;
+    for (size_t i = 0; i < len; i++)
+        if (!strchr(" \t\r\n", s[i])) return false;
     return true;
 }
 
@@ -152,7 +161,8 @@ static enum hr_status serve(const struct hr_tokenizer *tok, struct hr_err *err) 
 }
 
 /* From a model, only its text half: weights need not be there (a vocabulary-only GGUF). */
-static enum hr_status open_model_text(const char *path, struct hr_model_text *text, struct hr_err *err) {
+static enum hr_status open_model_text(const char *path, struct hr_model_text *text,
+                                      struct hr_err *err) {
     struct hr_model_file *mf = NULL;
     enum hr_status st = hr_model_file_open_text(path, &mf, err);
     if (!st) st = hr_model_text_open(mf, NULL, text, err);
@@ -163,14 +173,21 @@ static enum hr_status open_model_text(const char *path, struct hr_model_text *te
 int hr_cmd_tokenize(int argc, char **argv) {
     const char *model = NULL, *file = NULL;
     const struct hr_opt opts[] = {
-        {"model", "PATH", "Input", "Take the tokenizer of this model (a .gguf file or a directory).",
-         HR_OPT_STR, &model},
+        {"model", "PATH", "Input",
+         "Take the tokenizer of this model (a .gguf file or a directory).", HR_OPT_STR, &model},
         {"tokenizer", "FILE", "Input", "Take this tokenizer.json alone.", HR_OPT_STR, &file},
     };
     const struct hr_command_line cl = {
-        "tokenize", "", "Turns text into token ids and back: JSON lines on stdin, one answer a line on "
-        "stdout. A line is {\"text\": \"...\", \"add_special\": false, \"parse_special\": false} or "
-        "{\"ids\": [...]}.", opts, HR_N_OPTS(opts), 0, 0};
+        "tokenize",
+        "",
+        "Turns text into token ids and back: JSON lines on stdin, one answer a line on "
+        "stdout. A line is {\"text\": \"...\", \"add_special\": false, \"parse_special\": false} "
+        "or "
+        "{\"ids\": [...]}.",
+        opts,
+        HR_N_OPTS(opts),
+        0,
+        0};
     struct hr_model_text text = {0};
     struct hr_tokenizer *tok = NULL;
     struct hr_err err = {0};
@@ -180,7 +197,8 @@ int hr_cmd_tokenize(int argc, char **argv) {
         hr_error("tokenize: give either --model PATH or --tokenizer FILE");
         return HR_EXIT_USAGE;
     }
-    enum hr_status st = file ? open_tokenizer_file(file, &tok, &err) : open_model_text(model, &text, &err);
+    enum hr_status st =
+        file ? open_tokenizer_file(file, &tok, &err) : open_model_text(model, &text, &err);
     if (!st) st = serve(file ? tok : text.tokenizer, &err);
     if (st) hr_error("tokenize: %s", err.msg);
     hr_tokenizer_destroy(&tok);

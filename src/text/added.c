@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * added: a trie over bytes, tried at each place where a token can begin. Tokens are short, so this is
- * linear in the text; memchr-like skipping over the bytes that begin no token is what makes it fast. */
+ * added: a trie over bytes, tried at each place where a token can begin. Tokens are short, so this
+ * is linear in the text; memchr-like skipping over the bytes that begin no token is what makes it
+ * fast. */
 #include "text/added.h"
 
 #include <stdlib.h>
@@ -64,7 +65,8 @@ int32_t hr_trie_match(const struct hr_trie *t, const char *s, size_t len, size_t
 static bool word_before(const char *s, size_t pos) {
     int n;
     if (pos == 0) return false;
-    do pos--; while (((unsigned char)s[pos] & 0xc0) == 0x80);
+    do pos--;
+    while (((unsigned char)s[pos] & 0xc0) == 0x80);
     return hr_uni_is_word(hr_utf8_get(s + pos, &n));
 }
 
@@ -77,7 +79,8 @@ static size_t spaces_before(const char *s, size_t pos, size_t least) {
     int n;
     while (pos > least) {
         size_t p = pos;
-        do p--; while (((unsigned char)s[p] & 0xc0) == 0x80);
+        do p--;
+        while (((unsigned char)s[p] & 0xc0) == 0x80);
         if (!hr_uni_is_space(hr_utf8_get(s + p, &n))) break;
         pos = p;
     }

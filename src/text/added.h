@@ -2,9 +2,9 @@
  *
  * added: added tokens: strings that are found in a text before the model sees it.
  *
- * Matches are leftmost, longest, without overlap; a match that must not count (a special token written
- * by a user, a token that asks for single words) is passed over whole, as in the reference. Source:
- * tokenizers 0.23.3, src/tokenizer/added_vocabulary.rs. */
+ * Matches are leftmost, longest, without overlap; a match that must not count (a special token
+ * written by a user, a token that asks for single words) is passed over whole, as in the reference.
+ * Source: tokenizers 0.23.3, src/tokenizer/added_vocabulary.rs. */
 #ifndef HR_TEXT_ADDED_H
 #define HR_TEXT_ADDED_H
 
@@ -47,8 +47,8 @@ struct hr_added_match {
 /* Which special tokens do not count: `arg` is the caller's. */
 typedef bool (*hr_added_skip_fn)(void *arg, size_t begin, size_t end);
 
-/* The next match at or after *pos (the end of the previous one, 0 at first), which it moves on. `skip`
- * is asked for special tokens only. False: no more. */
+/* The next match at or after *pos (the end of the previous one, 0 at first), which it moves on.
+ * `skip` is asked for special tokens only. False: no more. */
 bool hr_added_next(const struct hr_trie *t, const struct hr_added_token *tokens, const char *s,
                    size_t len, size_t *pos, hr_added_skip_fn skip, void *arg,
                    struct hr_added_match *out);

@@ -2,10 +2,10 @@
  *
  * bpe: two hash tables and two ways of merging.
  *
- * Most pieces are a token as a whole; whether merging would make that very token is found out once for
- * each token and remembered, so such a piece costs one look-up. A short piece is merged in place by
- * looking for the lowest rank again and again (its ranks fit two cache lines); a long one with a heap,
- * so that a text without any split stays n log n. */
+ * Most pieces are a token as a whole; whether merging would make that very token is found out once
+ * for each token and remembered, so such a piece costs one look-up. A short piece is merged in
+ * place by looking for the lowest rank again and again (its ranks fit two cache lines); a long one
+ * with a heap, so that a text without any split stays n log n. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -103,7 +103,8 @@ void hr_bpe_tokens_done(struct hr_bpe *b) {
     static const char digits[] = "0123456789ABCDEF";
     for (int i = 0; i < 256; i++) {
         char byte = (char)i, name[] = {'<', '0', 'x', digits[i >> 4], digits[i & 15], '>'};
-        b->byte_id[i] = b->byte_level ? hr_bpe_find(b, &byte, 1) : hr_bpe_find(b, name, sizeof name);
+        b->byte_id[i] =
+            b->byte_level ? hr_bpe_find(b, &byte, 1) : hr_bpe_find(b, name, sizeof name);
     }
 }
 
@@ -153,8 +154,8 @@ static void symbols_of(const struct hr_bpe *b, const char *s, size_t len, struct
     for (size_t i = 0; i < len;) {
         int n = 1;
         if (!b->byte_level) hr_utf8_get(s + i, &n);
-        int32_t id = b->byte_level ? b->byte_id[(unsigned char)s[i]]
-                                   : hr_bpe_find(b, s + i, (size_t)n);
+        int32_t id =
+            b->byte_level ? b->byte_id[(unsigned char)s[i]] : hr_bpe_find(b, s + i, (size_t)n);
         if (id >= 0) {
             hr_ids_push(out, id);
             was_unk = false;
@@ -178,7 +179,8 @@ static size_t merge_short(const struct hr_bpe *b, int32_t *v, size_t n) {
     for (size_t i = 0; i + 1 < n; i++) LOOK(i);
     while (n > 1) {
         size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++) if (rank[i] < rank[best]) best = i;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (rank[i] < rank[best]) best = i;
         if (rank[best] == NO_RANK) break;
         v[best] = made[best];
         n--;
@@ -228,7 +230,8 @@ static void look(const struct hr_bpe *b, struct sym *s, uint32_t i) {
 }
 
 /* The same with a heap of (rank, place): an entry whose rank is no longer its place's is stale. */
-static size_t merge_long(const struct hr_bpe *b, int32_t *v, size_t n, struct hr_bpe_scratch *scratch) {
+static size_t merge_long(const struct hr_bpe *b, int32_t *v, size_t n,
+                         struct hr_bpe_scratch *scratch) {
     struct hr_buf *heap = &scratch->heap, *nodes = &scratch->nodes;
     HR_ASSERT(n < UINT32_MAX);
     hr_buf_clear(heap);
@@ -292,13 +295,15 @@ static bool is_whole(const struct hr_bpe *b, int32_t id, struct hr_bpe_scratch *
     return state == YES;
 }
 
-void hr_bpe_encode(const struct hr_bpe *b, const char *s, const struct hr_span *pieces, size_t n_pieces,
-                   struct hr_bpe_scratch *scratch, struct hr_ids *out) {
+void hr_bpe_encode(const struct hr_bpe *b, const char *s, const struct hr_span *pieces,
+                   size_t n_pieces, struct hr_bpe_scratch *scratch, struct hr_ids *out) {
     for (size_t i = 0; i < n_pieces; i++) {
         const char *piece = s + pieces[i].begin;
         size_t len = pieces[i].end - pieces[i].begin;
         int32_t id = hr_bpe_find(b, piece, len);
-        if (id >= 0 && (b->ignore_merges || is_whole(b, id, scratch))) hr_ids_push(out, id);
-        else merge_piece(b, piece, len, scratch, out);
+        if (id >= 0 && (b->ignore_merges || is_whole(b, id, scratch)))
+            hr_ids_push(out, id);
+        else
+            merge_piece(b, piece, len, scratch, out);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decoder: one token's share of the text. Joining the shares, and U+FFFD for what is not UTF-8, is in
- * detok.c: there is one way from ids to text, whether they come one by one or all at once. */
+ * decoder: one token's share of the text. Joining the shares, and U+FFFD for what is not UTF-8, is
+ * in detok.c: there is one way from ids to text, whether they come one by one or all at once. */
 #include "text/decoder.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ void hr_decoder_finish(struct hr_decoder *d) {
     *d = (struct hr_decoder){0};
 }
 
-/* A token is read through the byte alphabet only when all of it is written in it: an added token such
- * as a run of spaces stands for itself. */
+/* A token is read through the byte alphabet only when all of it is written in it: an added token
+ * such as a run of spaces stands for itself. */
 static void byte_level_token(const char *s, size_t len, struct hr_buf *out) {
     size_t before = out->len;
     for (size_t i = 0; i < len;) {
@@ -70,7 +70,8 @@ void hr_decoder_token(const struct hr_decoder *d, const char *s, size_t len, boo
         replace_all(&text, d->replace[i].from, d->replace[i].from_len, d->replace[i].to,
                     d->replace[i].to_len);
     }
-    if (d->byte_fallback && text.len == 6 && memcmp(text.data, "<0x", 3) == 0 && text.data[5] == '>') {
+    if (d->byte_fallback && text.len == 6 && memcmp(text.data, "<0x", 3) == 0 &&
+        text.data[5] == '>') {
         int hi = hex_digit(text.data[3]), lo = hex_digit(text.data[4]);
         if (hi >= 0 && lo >= 0) {
             *is_byte = true;

@@ -2,9 +2,9 @@
  *
  * detok: the one way from ids to text; hr_tokenizer_decode is a loop over it.
  *
- * ByteLevel holds back at most three bytes: the maximal prefix that could still become a character. A
- * SentencePiece tokenizer holds a run of byte tokens until something else comes, because the reference
- * reads a run as a whole: one wrong byte turns each of its bytes into U+FFFD. */
+ * ByteLevel holds back at most three bytes: the maximal prefix that could still become a character.
+ * A SentencePiece tokenizer holds a run of byte tokens until something else comes, because the
+ * reference reads a run as a whole: one wrong byte turns each of its bytes into U+FFFD. */
 #include "text/detok.h"
 
 #include <string.h>
@@ -61,10 +61,13 @@ static void emit_held(struct hr_detok *d, struct hr_buf *out) {
 static void emit_run(struct hr_detok *d, struct hr_buf *out) {
     bool valid = true, more;
     for (size_t i = 0; i < d->held.len && valid;) {
-        i += (size_t)hr_utf8_scan((const uint8_t *)d->held.data + i, d->held.len - i, &valid, &more);
+        i +=
+            (size_t)hr_utf8_scan((const uint8_t *)d->held.data + i, d->held.len - i, &valid, &more);
     }
-    if (valid) emit(d, d->held.data, d->held.len, out);
-    else for (size_t i = 0; i < d->held.len; i++) emit(d, REPLACEMENT, 3, out);
+    if (valid)
+        emit(d, d->held.data, d->held.len, out);
+    else
+        for (size_t i = 0; i < d->held.len; i++) emit(d, REPLACEMENT, 3, out);
     hr_buf_clear(&d->held);
     d->held_bytes = false;
 }
@@ -127,7 +130,9 @@ void hr_tokenizer_decode(const struct hr_tokenizer *tok, const int32_t *ids, siz
     hr_detok_init(&d, tok);
     d.keep_special = !skip_special;
     for (size_t i = 0; i < n; i++) hr_detok_push(&d, ids[i], out);
-    if (d.held_bytes) emit_run(&d, out);
-    else if (d.held.len > 0) emit(&d, REPLACEMENT, 3, out);
+    if (d.held_bytes)
+        emit_run(&d, out);
+    else if (d.held.len > 0)
+        emit(&d, REPLACEMENT, 3, out);
     hr_detok_finish(&d);
 }

@@ -2,8 +2,8 @@
  *
  * normalizer: the steps, each from one buffer into the other.
  *
- * A text that a step does not change is passed on by its pointer: NFC over ASCII, which is nearly all
- * of the work, copies nothing. */
+ * A text that a step does not change is passed on by its pointer: NFC over ASCII, which is nearly
+ * all of the work, copies nothing. */
 #include "text/normalizer.h"
 
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static void put_replacement(const struct hr_norm_step *step, const uint8_t *mark
 }
 
 static void replace(const struct hr_norm_step *step, const char *s, size_t len, const uint8_t *mark,
-                    struct hr_regex_scratch *scratch, struct hr_buf *text, struct hr_buf *out_mark) {
+                    struct hr_regex_scratch *scratch, struct hr_buf *text,
+                    struct hr_buf *out_mark) {
     size_t done = 0, from = 0, begin = 0, end = 0;
     struct hr_regex_text rt = {s, len, NULL};
     while (from < len) {
@@ -81,9 +82,9 @@ static bool unchanged(const struct hr_norm_step *step, const char *s, size_t len
            !memmem(s, len, step->from, step->from_len);
 }
 
-void hr_normalizer_run(const struct hr_normalizer *n, const char *s, size_t len, const uint8_t *mark,
-                       struct hr_norm_work *w, const char **out, size_t *out_len,
-                       const uint8_t **out_mark) {
+void hr_normalizer_run(const struct hr_normalizer *n, const char *s, size_t len,
+                       const uint8_t *mark, struct hr_norm_work *w, const char **out,
+                       size_t *out_len, const uint8_t **out_mark) {
     int k = 0;
     for (int i = 0; i < n->n_steps && len > 0; i++) {
         const struct hr_norm_step *step = &n->steps[i];

@@ -2,9 +2,9 @@
  *
  * normalizer: what is done to a text before it is split: normal forms, replacements, prefixes.
  *
- * A chain of steps over one stretch of text (between added tokens). Marks (which bytes a user wrote)
- * go through every step, so that an added token that is matched after it still knows who wrote it.
- * Source: tokenizers 0.23.3, src/normalizers. */
+ * A chain of steps over one stretch of text (between added tokens). Marks (which bytes a user
+ * wrote) go through every step, so that an added token that is matched after it still knows who
+ * wrote it. Source: tokenizers 0.23.3, src/normalizers. */
 #ifndef HR_TEXT_NORMALIZER_H
 #define HR_TEXT_NORMALIZER_H
 
@@ -39,8 +39,8 @@ void hr_norm_work_finish(struct hr_norm_work *w);
 
 /* Runs the chain over s. mark: NULL, or a flag a byte [len]. The results are borrowed from the work
  * (or are s and mark themselves when nothing changed). */
-void hr_normalizer_run(const struct hr_normalizer *n, const char *s, size_t len, const uint8_t *mark,
-                       struct hr_norm_work *w, const char **out, size_t *out_len,
-                       const uint8_t **out_mark);
+void hr_normalizer_run(const struct hr_normalizer *n, const char *s, size_t len,
+                       const uint8_t *mark, struct hr_norm_work *w, const char **out,
+                       size_t *out_len, const uint8_t **out_mark);
 
 #endif

@@ -16,18 +16,19 @@
 
 const uint16_t hr_byte_alphabet[256] = {
     256, 257, 258, 259, 260, 261, 262, 263, 264, 265, 266, 267, 268, 269, 270, 271, 272, 273, 274,
-    275, 276, 277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 33, 34, 35, 36, 37, 38,
-    39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61,
-    62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84,
-    85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106,
-    107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125,
-    126, 289, 290, 291, 292, 293, 294, 295, 296, 297, 298, 299, 300, 301, 302, 303, 304, 305, 306,
-    307, 308, 309, 310, 311, 312, 313, 314, 315, 316, 317, 318, 319, 320, 321, 322, 161, 162, 163,
-    164, 165, 166, 167, 168, 169, 170, 171, 172, 323, 174, 175, 176, 177, 178, 179, 180, 181, 182,
-    183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201,
-    202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220,
-    221, 222, 223, 224, 225, 226, 227, 228, 229, 230, 231, 232, 233, 234, 235, 236, 237, 238, 239,
-    240, 241, 242, 243, 244, 245, 246, 247, 248, 249, 250, 251, 252, 253, 254, 255,
+    275, 276, 277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 33,  34,  35,  36,  37,
+    38,  39,  40,  41,  42,  43,  44,  45,  46,  47,  48,  49,  50,  51,  52,  53,  54,  55,  56,
+    57,  58,  59,  60,  61,  62,  63,  64,  65,  66,  67,  68,  69,  70,  71,  72,  73,  74,  75,
+    76,  77,  78,  79,  80,  81,  82,  83,  84,  85,  86,  87,  88,  89,  90,  91,  92,  93,  94,
+    95,  96,  97,  98,  99,  100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113,
+    114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 289, 290, 291, 292, 293, 294,
+    295, 296, 297, 298, 299, 300, 301, 302, 303, 304, 305, 306, 307, 308, 309, 310, 311, 312, 313,
+    314, 315, 316, 317, 318, 319, 320, 321, 322, 161, 162, 163, 164, 165, 166, 167, 168, 169, 170,
+    171, 172, 323, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189,
+    190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207, 208,
+    209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220, 221, 222, 223, 224, 225, 226, 227,
+    228, 229, 230, 231, 232, 233, 234, 235, 236, 237, 238, 239, 240, 241, 242, 243, 244, 245, 246,
+    247, 248, 249, 250, 251, 252, 253, 254, 255,
 };
 
 /* The bytes without a printable character of their own got U+0100 and up, in order: 0..32, 127..160
@@ -62,7 +63,8 @@ enum hr_status hr_pretok_add(struct hr_pretok *p, struct hr_pretok_step step, st
 }
 
 enum hr_status hr_pretok_add_regex(struct hr_pretok *p, const char *pattern, size_t len,
-                                   enum hr_split_behavior behavior, bool invert, struct hr_err *err) {
+                                   enum hr_split_behavior behavior, bool invert,
+                                   struct hr_err *err) {
     struct hr_pretok_step step = {.type = HR_PRETOK_SPLIT, .behavior = behavior, .invert = invert};
     bool keeps_all = behavior == HR_SPLIT_ISOLATED || (behavior == HR_SPLIT_REMOVED && invert);
     if (!p->mapped && keeps_all) step.fn = hr_splitter_find(pattern, len);
@@ -108,8 +110,10 @@ static void glue_previous(struct hr_span *v, const uint8_t *match, size_t *n) {
     size_t k = 0;
     bool was_match = false;
     for (size_t i = 0; i < *n; i++) {
-        if (match[i] && !was_match && k > 0) v[k - 1].end = v[i].end;
-        else v[k++] = v[i];
+        if (match[i] && !was_match && k > 0)
+            v[k - 1].end = v[i].end;
+        else
+            v[k++] = v[i];
         was_match = match[i];
     }
     *n = k;
@@ -119,8 +123,10 @@ static void glue_next(struct hr_span *v, const uint8_t *match, size_t *n) {
     size_t k = 0;
     for (size_t i = 0; i < *n; i++) {
         bool follower_gap = i + 1 < *n && !match[i + 1];
-        if (match[i] && follower_gap) v[i + 1].begin = v[i].begin;
-        else v[k++] = v[i];
+        if (match[i] && follower_gap)
+            v[i + 1].begin = v[i].begin;
+        else
+            v[k++] = v[i];
     }
     *n = k;
 }
@@ -130,26 +136,34 @@ static void behave(struct hr_pieces *p, size_t n_first, enum hr_split_behavior b
     struct hr_span *v = p->spans + n_first;
     size_t n = p->n - n_first, k = 0;
     switch (behavior) {
-    case HR_SPLIT_ISOLATED: return;
+    case HR_SPLIT_ISOLATED:
+        return;
     case HR_SPLIT_REMOVED:
-        for (size_t i = 0; i < n; i++) if (!p->is_match[i]) v[k++] = v[i];
+        for (size_t i = 0; i < n; i++)
+            if (!p->is_match[i]) v[k++] = v[i];
         n = k;
         break;
     case HR_SPLIT_CONTIGUOUS:
         for (size_t i = 0; i < n; i++) {
-            if (k > 0 && p->is_match[i] == p->is_match[i - 1]) v[k - 1].end = v[i].end;
-            else v[k++] = v[i];
+            if (k > 0 && p->is_match[i] == p->is_match[i - 1])
+                v[k - 1].end = v[i].end;
+            else
+                v[k++] = v[i];
         }
         n = k;
         break;
-    case HR_SPLIT_MERGED_PREVIOUS: glue_previous(v, p->is_match, &n); break;
-    case HR_SPLIT_MERGED_NEXT: glue_next(v, p->is_match, &n); break;
+    case HR_SPLIT_MERGED_PREVIOUS:
+        glue_previous(v, p->is_match, &n);
+        break;
+    case HR_SPLIT_MERGED_NEXT:
+        glue_next(v, p->is_match, &n);
+        break;
     }
     p->n = n_first + n;
 }
 
-static bool find_literal(const char *s, size_t len, size_t from, const char *lit, size_t n, size_t *begin,
-                         size_t *end) {
+static bool find_literal(const char *s, size_t len, size_t from, const char *lit, size_t n,
+                         size_t *begin, size_t *end) {
     const char *hit = n && from < len ? memmem(s + from, len - from, lit, n) : NULL;
     if (!hit) return false;
     *begin = (size_t)(hit - s);
@@ -164,10 +178,11 @@ static void split_by(struct hr_pieces *p, const struct hr_pretok_step *step, str
     struct hr_regex_text text = {s, len, step->mapped ? hr_byte_alphabet : NULL};
     while (from <= len) {
         bool found = step->regex ? hr_regex_find(step->regex, &text, from, &p->regex, &begin, &end)
-                                 : find_literal(s, len, from, step->literal, step->literal_len, &begin,
-                                                &end);
+                                 : find_literal(s, len, from, step->literal, step->literal_len,
+                                                &begin, &end);
         if (!found) break;
-        if (begin == end) { /* an empty match: cuts here, then the search goes on one character later */
+        if (begin ==
+            end) { /* an empty match: cuts here, then the search goes on one character later */
             if (end == len) break;
             int n = 1;
             if (!step->mapped) hr_utf8_get(s + end, &n);
@@ -195,14 +210,15 @@ static void split_fast(struct hr_pieces *p, hr_split_fn fn, struct hr_span piece
 }
 
 /* Splits by a property of single characters; `each`: a match is one character, not a run. */
-static void split_where(struct hr_pieces *p, const struct hr_pretok_step *step, struct hr_span piece,
-                        bool (*is)(uint32_t cp), bool each, enum hr_split_behavior behavior) {
+static void split_where(struct hr_pieces *p, const struct hr_pretok_step *step,
+                        struct hr_span piece, bool (*is)(uint32_t cp), bool each,
+                        enum hr_split_behavior behavior) {
     size_t n_first = p->n, begin = piece.begin, pos = piece.begin;
     bool was = false;
     while (pos < piece.end) {
         int n = 1;
-        uint32_t cp = step->mapped ? hr_byte_alphabet[(unsigned char)p->s[pos]]
-                                   : hr_utf8_get(p->s + pos, &n);
+        uint32_t cp =
+            step->mapped ? hr_byte_alphabet[(unsigned char)p->s[pos]] : hr_utf8_get(p->s + pos, &n);
         bool now = is(cp);
         if (now != was || (now && each)) {
             add_part(p, n_first, begin, pos, was);
@@ -222,7 +238,8 @@ static bool is_white(uint32_t cp) {
     return hr_uni_is_space(cp);
 }
 
-/* Starts a new text for a step that rewrites pieces; the old one stays readable until it is done. */
+/* Starts a new text for a step that rewrites pieces; the old one stays readable until it is done.
+ */
 static struct hr_buf *rewrite(struct hr_pieces *p) {
     hr_buf_clear(&p->spare);
     return &p->spare;
@@ -258,21 +275,26 @@ static void step_metaspace(struct hr_pieces *p, const struct hr_pretok_step *ste
         const char *s = p->s + v->begin;
         bool has = s[0] == ' ' || (n >= n_lit && memcmp(s, lit, n_lit) == 0);
         bool first = at_start && v->begin == 0;
-        if (!has && (step->prepend == HR_PREPEND_ALWAYS || (step->prepend == HR_PREPEND_FIRST && first))) {
+        if (!has &&
+            (step->prepend == HR_PREPEND_ALWAYS || (step->prepend == HR_PREPEND_FIRST && first))) {
             hr_buf_append(b, lit, n_lit);
         }
         for (size_t k = 0; k < n; k++) {
-            if (s[k] == ' ') hr_buf_append(b, lit, n_lit);
-            else hr_buf_putc(b, s[k]);
+            if (s[k] == ' ')
+                hr_buf_append(b, lit, n_lit);
+            else
+                hr_buf_putc(b, s[k]);
         }
         *v = (struct hr_span){begin, b->len};
     }
     rewritten(p);
-    struct hr_pretok_step cut = {.behavior = HR_SPLIT_MERGED_NEXT, .literal = step->literal,
-                                 .literal_len = n_lit};
+    struct hr_pretok_step cut = {
+        .behavior = HR_SPLIT_MERGED_NEXT, .literal = step->literal, .literal_len = n_lit};
     for (size_t i = 0; i < p->prev_n; i++) {
-        if (step->split) split_by(p, &cut, p->prev[i]);
-        else add(p, p->prev[i].begin, p->prev[i].end);
+        if (step->split)
+            split_by(p, &cut, p->prev[i]);
+        else
+            add(p, p->prev[i].begin, p->prev[i].end);
     }
 }
 
@@ -287,12 +309,16 @@ static void run_step(struct hr_pieces *p, const struct hr_pretok_step *step, boo
         struct hr_span v = p->prev[i];
         switch (step->type) {
         case HR_PRETOK_BYTE_LEVEL:
-            if (step->use_regex) split_fast(p, gpt2, v);
-            else add(p, v.begin, v.end);
+            if (step->use_regex)
+                split_fast(p, gpt2, v);
+            else
+                add(p, v.begin, v.end);
             break;
         case HR_PRETOK_SPLIT:
-            if (step->fn) split_fast(p, step->fn, v);
-            else split_by(p, step, v);
+            if (step->fn)
+                split_fast(p, step->fn, v);
+            else
+                split_by(p, step, v);
             break;
         case HR_PRETOK_DIGITS:
             split_where(p, step, v, is_numeric, step->individual, HR_SPLIT_ISOLATED);
@@ -303,7 +329,8 @@ static void run_step(struct hr_pieces *p, const struct hr_pretok_step *step, boo
         case HR_PRETOK_WHITESPACE_SPLIT:
             split_where(p, step, v, is_white, true, HR_SPLIT_REMOVED);
             break;
-        case HR_PRETOK_METASPACE: break;
+        case HR_PRETOK_METASPACE:
+            break;
         }
     }
 }
@@ -316,7 +343,8 @@ void hr_pretok_run(const struct hr_pretok *p, const char *s, size_t len, bool at
     add(out, 0, len);
     for (int i = 0; i < p->n_steps; i++) {
         const struct hr_pretok_step *step = &p->steps[i];
-        if (step->type == HR_PRETOK_BYTE_LEVEL && !step->use_regex && !step->add_prefix_space) continue;
+        if (step->type == HR_PRETOK_BYTE_LEVEL && !step->use_regex && !step->add_prefix_space)
+            continue;
         struct hr_span *t = out->prev;
         size_t cap = out->prev_cap;
         out->prev = out->spans;

@@ -2,9 +2,10 @@
  *
  * pretok: pre-tokenizers: a text into the pieces that the model sees one at a time.
  *
- * A chain of steps; each splits every piece of the step before. A step after ByteLevel sees each byte
- * as a character of the byte alphabet, as the reference does (Falcon's digits depend on it), although
- * the bytes themselves are never rewritten here. Source: tokenizers 0.23.3, src/pre_tokenizers. */
+ * A chain of steps; each splits every piece of the step before. A step after ByteLevel sees each
+ * byte as a character of the byte alphabet, as the reference does (Falcon's digits depend on it),
+ * although the bytes themselves are never rewritten here. Source: tokenizers 0.23.3,
+ * src/pre_tokenizers. */
 #ifndef HR_TEXT_PRETOK_H
 #define HR_TEXT_PRETOK_H
 
@@ -13,12 +14,19 @@
 #include "text/tokenizer.h"
 
 enum hr_pretok_type {
-    HR_PRETOK_BYTE_LEVEL, HR_PRETOK_SPLIT, HR_PRETOK_DIGITS, HR_PRETOK_PUNCTUATION,
-    HR_PRETOK_METASPACE, HR_PRETOK_WHITESPACE_SPLIT,
+    HR_PRETOK_BYTE_LEVEL,
+    HR_PRETOK_SPLIT,
+    HR_PRETOK_DIGITS,
+    HR_PRETOK_PUNCTUATION,
+    HR_PRETOK_METASPACE,
+    HR_PRETOK_WHITESPACE_SPLIT,
 };
 
 enum hr_split_behavior {
-    HR_SPLIT_REMOVED, HR_SPLIT_ISOLATED, HR_SPLIT_MERGED_PREVIOUS, HR_SPLIT_MERGED_NEXT,
+    HR_SPLIT_REMOVED,
+    HR_SPLIT_ISOLATED,
+    HR_SPLIT_MERGED_PREVIOUS,
+    HR_SPLIT_MERGED_NEXT,
     HR_SPLIT_CONTIGUOUS,
 };
 
@@ -26,16 +34,16 @@ enum hr_prepend { HR_PREPEND_NEVER, HR_PREPEND_FIRST, HR_PREPEND_ALWAYS };
 
 struct hr_pretok_step {
     enum hr_pretok_type type;
-    enum hr_split_behavior behavior; /* SPLIT, PUNCTUATION */
-    bool invert;                     /* SPLIT */
+    enum hr_split_behavior behavior;  /* SPLIT, PUNCTUATION */
+    bool invert;                      /* SPLIT */
     bool add_prefix_space, use_regex; /* BYTE_LEVEL */
     bool individual;                  /* DIGITS */
     bool split;                       /* METASPACE */
     enum hr_prepend prepend;          /* METASPACE */
     bool mapped;                      /* set by hr_pretok_add: comes after BYTE_LEVEL */
     hr_split_fn fn; /* SPLIT: hand-written and without gaps, when every match is kept; or NULL */
-    struct hr_regex *regex;           /* SPLIT: owned; NULL with fn or literal */
-    char *literal;                    /* SPLIT by a string, METASPACE's replacement: owned */
+    struct hr_regex *regex; /* SPLIT: owned; NULL with fn or literal */
+    char *literal;          /* SPLIT by a string, METASPACE's replacement: owned */
     size_t literal_len;
 };
 
@@ -55,7 +63,8 @@ HR_MUST_USE enum hr_status hr_pretok_add_regex(struct hr_pretok *p, const char *
                                                enum hr_split_behavior behavior, bool invert,
                                                struct hr_err *err);
 
-/* The work of one call; zeroed is valid, may be used again. s and spans are the result: pieces of s. */
+/* The work of one call; zeroed is valid, may be used again. s and spans are the result: pieces of
+ * s. */
 struct hr_pieces {
     const char *s; /* the text given, or own.data when a step had to change it */
     size_t len;

@@ -2,11 +2,11 @@
  *
  * regex: the compiler: pattern to tree to code.
  *
- * Syntax and meaning are Oniguruma's (Ruby): ^ and $ are line anchors, dot is all but newline, \s \d \w
- * and \p{..} are Unicode, && intersects classes. Letters under (?i:) are ASCII; their only partners
- * outside it are U+017F and U+212A (CaseFolding.txt, status C). Refused by name: back-references,
- * named groups, conditionals, POSIX brackets, look-behind of more than one character, a loop around
- * something that can be empty. Source: Oniguruma doc/RE, version 6.9. */
+ * Syntax and meaning are Oniguruma's (Ruby): ^ and $ are line anchors, dot is all but newline, \s
+ * \d \w and \p{..} are Unicode, && intersects classes. Letters under (?i:) are ASCII; their only
+ * partners outside it are U+017F and U+212A (CaseFolding.txt, status C). Refused by name:
+ * back-references, named groups, conditionals, POSIX brackets, look-behind of more than one
+ * character, a loop around something that can be empty. Source: Oniguruma doc/RE, version 6.9. */
 #include "text/regex_int.h"
 
 #include <stdlib.h>
@@ -66,7 +66,8 @@ static int new_set(struct compiler *c) {
 }
 
 static void set_add(struct hr_rx_set *s, uint32_t a, uint32_t b) {
-    for (uint32_t cp = a; cp <= b && cp < 0x110000; cp++) s->bits[cp >> 6] |= (uint64_t)1 << (cp & 63);
+    for (uint32_t cp = a; cp <= b && cp < 0x110000; cp++)
+        s->bits[cp >> 6] |= (uint64_t)1 << (cp & 63);
 }
 
 static void set_negate(struct hr_rx_set *s) {
@@ -119,18 +120,29 @@ static bool add_property(struct compiler *c, struct hr_rx_set *s, const char *na
     for (int k = 0; k < N_CATS; k++) {
         if ((n == 1 || n == 2) && strncmp(cat_names[k], name, n) == 0) mask |= 1u << k;
     }
-    if (n == 3 && strncmp(name, "Han", 3) == 0) add_where(s, hr_uni_is_han);
-    else if (mask) add_categories(s, mask);
-    else refuse(c, "this \\p property");
+    if (n == 3 && strncmp(name, "Han", 3) == 0)
+        add_where(s, hr_uni_is_han);
+    else if (mask)
+        add_categories(s, mask);
+    else
+        refuse(c, "this \\p property");
     return !c->failed;
 }
 
 static bool add_class_letter(struct compiler *c, struct hr_rx_set *s, char letter) {
     switch (letter) {
-    case 's': add_where(s, is_space); break;
-    case 'd': add_categories(s, 1u << HR_ND); break;
-    case 'w': add_where(s, hr_uni_is_word); break;
-    default: refuse(c, "this escape"); break;
+    case 's':
+        add_where(s, is_space);
+        break;
+    case 'd':
+        add_categories(s, 1u << HR_ND);
+        break;
+    case 'w':
+        add_where(s, hr_uni_is_word);
+        break;
+    default:
+        refuse(c, "this escape");
+        break;
     }
     return !c->failed;
 }
@@ -140,9 +152,12 @@ static bool hex(struct compiler *c, int n_min, int n_max, uint32_t *cp) {
     *cp = 0;
     for (; n < n_max && c->i < c->len; n++, c->i++) {
         char ch = c->p[c->i], low = (char)(ch | 0x20);
-        if (ch >= '0' && ch <= '9') *cp = *cp * 16 + (uint32_t)(ch - '0');
-        else if (low >= 'a' && low <= 'f') *cp = *cp * 16 + (uint32_t)(low - 'a' + 10);
-        else break;
+        if (ch >= '0' && ch <= '9')
+            *cp = *cp * 16 + (uint32_t)(ch - '0');
+        else if (low >= 'a' && low <= 'f')
+            *cp = *cp * 16 + (uint32_t)(low - 'a' + 10);
+        else
+            break;
     }
     if (n < n_min || *cp > 0x10ffff) refuse(c, "this hexadecimal escape");
     return !c->failed;
@@ -251,8 +266,10 @@ static void parse_class(struct compiler *c, struct hr_rx_set *s) {
         } else if (!first && take(c, "]")) {
             break;
         } else if (take(c, "&&")) {
-            if (some_and) set_and(s, part);
-            else memcpy(s, part, sizeof *s);
+            if (some_and)
+                set_and(s, part);
+            else
+                memcpy(s, part, sizeof *s);
             some_and = true;
             memset(part, 0, sizeof *part);
         } else if (at(c, "[") && !at(c, "[:")) {
@@ -264,8 +281,10 @@ static void parse_class(struct compiler *c, struct hr_rx_set *s) {
         }
         first = false;
     }
-    if (some_and) set_and(s, part);
-    else memcpy(s, part, sizeof *s);
+    if (some_and)
+        set_and(s, part);
+    else
+        memcpy(s, part, sizeof *s);
     if (negate) set_negate(s);
     c->depth--;
     free(part);
@@ -310,7 +329,8 @@ static int wrap(struct compiler *c, enum node_kind kind, bool negated) {
     if (!take(c, ")")) return refuse(c, "an unclosed group");
     if (kind == BEHIND) {
         struct node *v = &c->nodes[child];
-        if (v->kind != CHAR && v->kind != SET) return refuse(c, "look-behind of more than a character");
+        if (v->kind != CHAR && v->kind != SET)
+            return refuse(c, "look-behind of more than a character");
     }
     int n = new_node(c, kind);
     if (n < 0) return n;
@@ -324,16 +344,25 @@ static int parse_group(struct compiler *c) {
     bool fold = c->fold;
     int n;
     if (++c->depth > NEST_MAX) return refuse(c, "nesting this deep");
-    if (take(c, "?=")) n = wrap(c, LOOK, false);
-    else if (take(c, "?!")) n = wrap(c, LOOK, true);
-    else if (take(c, "?<=")) n = wrap(c, BEHIND, false);
-    else if (take(c, "?<!")) n = wrap(c, BEHIND, true);
-    else if (take(c, "?>")) n = wrap(c, ATOMIC, false);
+    if (take(c, "?="))
+        n = wrap(c, LOOK, false);
+    else if (take(c, "?!"))
+        n = wrap(c, LOOK, true);
+    else if (take(c, "?<="))
+        n = wrap(c, BEHIND, false);
+    else if (take(c, "?<!"))
+        n = wrap(c, BEHIND, true);
+    else if (take(c, "?>"))
+        n = wrap(c, ATOMIC, false);
     else {
-        if (take(c, "?i:")) c->fold = true;
-        else if (take(c, "?-i:")) c->fold = false;
-        else if (at(c, "?") && !at(c, "?:")) return refuse(c, "this kind of group");
-        else take(c, "?:");
+        if (take(c, "?i:"))
+            c->fold = true;
+        else if (take(c, "?-i:"))
+            c->fold = false;
+        else if (at(c, "?") && !at(c, "?:"))
+            return refuse(c, "this kind of group");
+        else
+            take(c, "?:");
         n = parse_alternatives(c);
         if (n >= 0 && !take(c, ")")) n = refuse(c, "an unclosed group");
     }
@@ -411,7 +440,8 @@ static bool nullable(const struct compiler *c, int n, struct hr_rx_set *first) {
     bool any = false;
     switch ((enum node_kind)v->kind) {
     case CHAR:
-        if (first) for (int k = 0; k < 3; k++) set_add(first, v->cp[k], v->cp[k]);
+        if (first)
+            for (int k = 0; k < 3; k++) set_add(first, v->cp[k], v->cp[k]);
         return false;
     case SET:
         if (first) set_or(first, c->re->sets[v->set]);
@@ -424,9 +454,15 @@ static bool nullable(const struct compiler *c, int n, struct hr_rx_set *first) {
     case ALT:
         for (int k = v->child; k >= 0; k = c->nodes[k].next) any |= nullable(c, k, first);
         return any;
-    case REPEAT: return nullable(c, v->child, first) || v->min == 0;
-    case ATOMIC: return nullable(c, v->child, first);
-    case EMPTY: case LOOK: case BEHIND: case ANCHOR: return true;
+    case REPEAT:
+        return nullable(c, v->child, first) || v->min == 0;
+    case ATOMIC:
+        return nullable(c, v->child, first);
+    case EMPTY:
+    case LOOK:
+    case BEHIND:
+    case ANCHOR:
+        return true;
     }
     return true;
 }
@@ -436,14 +472,20 @@ static int parse_counted(struct compiler *c) {
     while (n >= 0 && c->i < c->len) {
         uint32_t min = 0, max = UINT32_MAX;
         bool is = false, braces = at(c, "{");
-        if (take(c, "*")) is = true;
-        else if (take(c, "+")) is = true, min = 1;
-        else if (take(c, "?")) is = true, max = 1;
-        else if (braces) parse_braces(c, &min, &max, &is);
+        if (take(c, "*"))
+            is = true;
+        else if (take(c, "+"))
+            is = true, min = 1;
+        else if (take(c, "?"))
+            is = true, max = 1;
+        else if (braces)
+            parse_braces(c, &min, &max, &is);
         if (!is) break;
         enum hr_rx_mode mode = HR_RX_GREEDY;
-        if (take(c, "?")) mode = HR_RX_LAZY;
-        else if (!braces && take(c, "+")) mode = HR_RX_POSSESSIVE;
+        if (take(c, "?"))
+            mode = HR_RX_LAZY;
+        else if (!braces && take(c, "+"))
+            mode = HR_RX_POSSESSIVE;
         if (!c->failed && max == UINT32_MAX && nullable(c, n, NULL)) {
             return refuse(c, "a loop around something that can be empty");
         }
@@ -463,8 +505,10 @@ static int parse_sequence(struct compiler *c) {
     while (!c->failed && c->i < c->len && !at(c, "|") && !at(c, ")")) {
         int n = parse_counted(c);
         if (n < 0) return n;
-        if (last < 0) list = n;
-        else c->nodes[last].next = n;
+        if (last < 0)
+            list = n;
+        else
+            c->nodes[last].next = n;
         last = n;
         n_items++;
     }
@@ -500,7 +544,8 @@ static int emit(struct compiler *c, struct hr_rx_inst inst) {
 }
 
 static struct hr_rx_inst leaf(const struct node *v, enum hr_rx_op op) {
-    return (struct hr_rx_inst){.op = (uint8_t)op, .set = v->set, .cp = {v->cp[0], v->cp[1], v->cp[2]}};
+    return (struct hr_rx_inst){
+        .op = (uint8_t)op, .set = v->set, .cp = {v->cp[0], v->cp[1], v->cp[2]}};
 }
 
 static void emit_node(struct compiler *c, int n);
@@ -515,7 +560,8 @@ static void emit_repeat(struct compiler *c, const struct node *v) {
         emit(c, loop);
         return;
     }
-    int atomic = v->mode == HR_RX_POSSESSIVE ? emit(c, (struct hr_rx_inst){.op = HR_RX_ATOMIC}) : -1;
+    int atomic =
+        v->mode == HR_RX_POSSESSIVE ? emit(c, (struct hr_rx_inst){.op = HR_RX_ATOMIC}) : -1;
     for (uint32_t k = 0; k < v->min && !c->failed; k++) emit_node(c, v->child);
     uint32_t n_more = v->max == UINT32_MAX ? 1 : v->max - v->min;
     int first = c->re->n_code;
@@ -562,22 +608,34 @@ static void emit_alternatives(struct compiler *c, const struct node *v) {
 static void emit_node(struct compiler *c, int n) {
     const struct node *v = &c->nodes[n];
     switch ((enum node_kind)v->kind) {
-    case EMPTY: break;
-    case CHAR: emit(c, leaf(v, HR_RX_CHAR)); break;
-    case SET: emit(c, leaf(v, HR_RX_SET)); break;
+    case EMPTY:
+        break;
+    case CHAR:
+        emit(c, leaf(v, HR_RX_CHAR));
+        break;
+    case SET:
+        emit(c, leaf(v, HR_RX_SET));
+        break;
     case CAT:
         for (int k = v->child; k >= 0 && !c->failed; k = c->nodes[k].next) emit_node(c, k);
         break;
-    case ALT: emit_alternatives(c, v); break;
-    case REPEAT: emit_repeat(c, v); break;
-    case ANCHOR: emit(c, (struct hr_rx_inst){.op = v->op, .y = v->negated}); break;
+    case ALT:
+        emit_alternatives(c, v);
+        break;
+    case REPEAT:
+        emit_repeat(c, v);
+        break;
+    case ANCHOR:
+        emit(c, (struct hr_rx_inst){.op = v->op, .y = v->negated});
+        break;
     case BEHIND: {
         struct hr_rx_inst in = leaf(&c->nodes[v->child], HR_RX_BEHIND);
         in.y = v->negated;
         emit(c, in);
         break;
     }
-    case LOOK: case ATOMIC: {
+    case LOOK:
+    case ATOMIC: {
         enum hr_rx_op op = v->kind == LOOK ? HR_RX_LOOK : HR_RX_ATOMIC;
         int head = emit(c, (struct hr_rx_inst){.op = (uint8_t)op, .y = v->negated});
         emit_node(c, v->child);

@@ -4,10 +4,10 @@
  *
  * A backtracking matcher for the part of Oniguruma's Ruby syntax that tokenizers use: characters,
  * classes (nested, &&), \p{..}, groups, (?i:), alternatives, greedy, lazy and possessive counts,
- * look-around, anchors. An own one because the property tables of the libraries at hand are of other
- * Unicode versions than the reference's, and text in a newer script would split differently. What it
- * does not know is refused when the pattern is compiled, with the offset. It never uses the C stack
- * for text: only for nesting inside the pattern, which is bounded. */
+ * look-around, anchors. An own one because the property tables of the libraries at hand are of
+ * other Unicode versions than the reference's, and text in a newer script would split differently.
+ * What it does not know is refused when the pattern is compiled, with the offset. It never uses the
+ * C stack for text: only for nesting inside the pattern, which is bounded. */
 #ifndef HR_TEXT_REGEX_H
 #define HR_TEXT_REGEX_H
 
@@ -21,8 +21,8 @@ HR_MUST_USE enum hr_status hr_regex_compile(const char *pattern, size_t len, str
                                             struct hr_err *err);
 void hr_regex_destroy(struct hr_regex **re);
 
-/* Text to search: UTF-8, or bytes that each stand for one character of the byte alphabet (what follows
- * a ByteLevel step sees that form). */
+/* Text to search: UTF-8, or bytes that each stand for one character of the byte alphabet (what
+ * follows a ByteLevel step sees that form). */
 struct hr_regex_text {
     const char *s;
     size_t len;

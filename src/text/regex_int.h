@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * regex_int: the compiled form, shared by the compiler (regex.c) and the matcher (regex_match.c). */
+ * regex_int: the compiled form, shared by the compiler (regex.c) and the matcher (regex_match.c).
+ */
 #ifndef HR_TEXT_REGEX_INT_H
 #define HR_TEXT_REGEX_INT_H
 
 #include "text/regex.h"
 
-/* One bit a code point: 136 KiB, but a text touches few of its lines, and set algebra is trivial. */
+/* One bit a code point: 136 KiB, but a text touches few of its lines, and set algebra is trivial.
+ */
 #define HR_RX_WORDS (0x110000 / 64)
 
 struct hr_rx_set {
@@ -14,12 +16,12 @@ struct hr_rx_set {
 };
 
 enum hr_rx_op {
-    HR_RX_CHAR,  /* one of cp[0..2] */
-    HR_RX_SET,   /* one of set */
-    HR_RX_LOOP,  /* set (or CHAR, set < 0) min..max times, by `mode` */
-    HR_RX_SPLIT, /* try x, then y */
-    HR_RX_JUMP,  /* x */
-    HR_RX_LOOK,  /* the code after it, up to its MATCH, at this place; go on at x; y: negated */
+    HR_RX_CHAR,   /* one of cp[0..2] */
+    HR_RX_SET,    /* one of set */
+    HR_RX_LOOP,   /* set (or CHAR, set < 0) min..max times, by `mode` */
+    HR_RX_SPLIT,  /* try x, then y */
+    HR_RX_JUMP,   /* x */
+    HR_RX_LOOK,   /* the code after it, up to its MATCH, at this place; go on at x; y: negated */
     HR_RX_BEHIND, /* the character before is one of set or cp; y: negated */
     HR_RX_ATOMIC, /* the code after it, once and for all; go on at x */
     HR_RX_LINE_BEGIN,

@@ -3,8 +3,9 @@
  * regex_match: the matcher: backtracking over an explicit stack.
  *
  * A loop over one class is one stack entry however many characters it took: the entry remembers the
- * range of places where the loop may end and gives back one character at a time. So the stack stays as
- * small as the pattern for all patterns that tokenizers use, and a text of any length is safe. */
+ * range of places where the loop may end and gives back one character at a time. So the stack stays
+ * as small as the pattern for all patterns that tokenizers use, and a text of any length is safe.
+ */
 #include "text/regex_int.h"
 
 #include "text/unicode.h"
@@ -14,7 +15,11 @@ struct entry {
     int kind; /* enum entry_kind */
     size_t pos, limit;
 };
-enum entry_kind { PLAIN, SHRINK /* pos goes down to limit */, GROW /* pos goes up, limit more times */ };
+enum entry_kind {
+    PLAIN,
+    SHRINK /* pos goes down to limit */,
+    GROW /* pos goes up, limit more times */
+};
 
 static inline uint32_t get(const struct hr_regex_text *t, size_t pos, size_t *next) {
     if (t->alphabet) {
@@ -29,7 +34,8 @@ static inline uint32_t get(const struct hr_regex_text *t, size_t pos, size_t *ne
 
 static inline size_t before(const struct hr_regex_text *t, size_t pos) {
     pos--;
-    if (!t->alphabet) while (((unsigned char)t->s[pos] & 0xc0) == 0x80) pos--;
+    if (!t->alphabet)
+        while (((unsigned char)t->s[pos] & 0xc0) == 0x80) pos--;
     return pos;
 }
 
@@ -50,11 +56,16 @@ static bool is_word_at(const struct hr_regex_text *t, size_t pos) {
 
 static bool anchor(const struct hr_rx_inst *in, const struct hr_regex_text *t, size_t pos) {
     switch ((enum hr_rx_op)in->op) {
-    case HR_RX_LINE_BEGIN: return pos == 0 || (t->s[pos - 1] == '\n' && pos < t->len);
-    case HR_RX_LINE_END: return pos == t->len || t->s[pos] == '\n';
-    case HR_RX_TEXT_BEGIN: return pos == 0;
-    case HR_RX_TEXT_END: return pos == t->len;
-    case HR_RX_TEXT_END_NL: return pos == t->len || (pos + 1 == t->len && t->s[pos] == '\n');
+    case HR_RX_LINE_BEGIN:
+        return pos == 0 || (t->s[pos - 1] == '\n' && pos < t->len);
+    case HR_RX_LINE_END:
+        return pos == t->len || t->s[pos] == '\n';
+    case HR_RX_TEXT_BEGIN:
+        return pos == 0;
+    case HR_RX_TEXT_END:
+        return pos == t->len;
+    case HR_RX_TEXT_END_NL:
+        return pos == t->len || (pos + 1 == t->len && t->s[pos] == '\n');
     default: {
         bool left = pos > 0 && is_word_at(t, before(t, pos));
         bool right = pos < t->len && is_word_at(t, pos);
@@ -63,7 +74,8 @@ static bool anchor(const struct hr_rx_inst *in, const struct hr_regex_text *t, s
     }
 }
 
-/* Runs a loop from pos; false when it cannot take its minimum. Leaves the other ways on the stack. */
+/* Runs a loop from pos; false when it cannot take its minimum. Leaves the other ways on the stack.
+ */
 static bool loop(const struct hr_regex *re, const struct hr_rx_inst *in, int pc,
                  const struct hr_regex_text *t, struct hr_regex_scratch *scratch, size_t *pos) {
     size_t p = *pos, least = *pos, next;
@@ -120,7 +132,8 @@ static bool run(const struct hr_regex *re, const struct hr_regex_text *t,
         const struct hr_rx_inst *in = &re->code[pc];
         bool ok = true;
         switch ((enum hr_rx_op)in->op) {
-        case HR_RX_CHAR: case HR_RX_SET:
+        case HR_RX_CHAR:
+        case HR_RX_SET:
             ok = pos < t->len && fits(re, in, get(t, pos, &next));
             if (ok) pos = next;
             pc++;
@@ -133,7 +146,9 @@ static bool run(const struct hr_regex *re, const struct hr_regex_text *t,
             push(scratch, in->y, PLAIN, pos, 0);
             pc = in->x;
             break;
-        case HR_RX_JUMP: pc = in->x; break;
+        case HR_RX_JUMP:
+            pc = in->x;
+            break;
         case HR_RX_LOOK:
             ok = run(re, t, scratch, pc + 1, pos, &inner) != (in->y != 0);
             pc = in->x;

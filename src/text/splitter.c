@@ -2,9 +2,9 @@
  *
  * splitter: the families of GPT-2, of cl100k (Llama 3, Qwen) and of o200k (gpt-oss, Tekken).
  *
- * Each function follows its pattern's alternatives from the left; where the pattern would backtrack,
- * a comment says what it ends at. Sources: the "pre_tokenizer" of the models' tokenizer.json;
- * openai/tiktoken, tiktoken_ext/openai_public.py. */
+ * Each function follows its pattern's alternatives from the left; where the pattern would
+ * backtrack, a comment says what it ends at. Sources: the "pre_tokenizer" of the models'
+ * tokenizer.json; openai/tiktoken, tiktoken_ext/openai_public.py. */
 #include "text/splitter.h"
 
 #include <string.h>
@@ -35,11 +35,20 @@ const char hr_pattern_tekken[] =
 enum { LETTER = 1, MARK = 2, NUMBER = 4, SPACE = 8, UPPER = 16, LOWER = 32, NEWLINE = 64 };
 
 static const uint8_t class_of_cat[32] = {
-    [HR_LU] = LETTER | UPPER, [HR_LL] = LETTER | LOWER, [HR_LT] = LETTER | UPPER,
-    [HR_LM] = LETTER | UPPER | LOWER, [HR_LO] = LETTER | UPPER | LOWER,
-    [HR_MN] = MARK | UPPER | LOWER, [HR_MC] = MARK | UPPER | LOWER, [HR_ME] = MARK | UPPER | LOWER,
-    [HR_ND] = NUMBER, [HR_NL] = NUMBER, [HR_NO] = NUMBER,
-    [HR_ZS] = SPACE, [HR_ZL] = SPACE, [HR_ZP] = SPACE,
+    [HR_LU] = LETTER | UPPER,
+    [HR_LL] = LETTER | LOWER,
+    [HR_LT] = LETTER | UPPER,
+    [HR_LM] = LETTER | UPPER | LOWER,
+    [HR_LO] = LETTER | UPPER | LOWER,
+    [HR_MN] = MARK | UPPER | LOWER,
+    [HR_MC] = MARK | UPPER | LOWER,
+    [HR_ME] = MARK | UPPER | LOWER,
+    [HR_ND] = NUMBER,
+    [HR_NL] = NUMBER,
+    [HR_NO] = NUMBER,
+    [HR_ZS] = SPACE,
+    [HR_ZL] = SPACE,
+    [HR_ZP] = SPACE,
 };
 
 /* The class of the character at pos, and the place after it. */
@@ -153,8 +162,9 @@ static size_t split_qwen35(const char *s, size_t len, size_t pos) {
     return split_cl100k(s, len, pos, 1, LETTER | MARK);
 }
 
-/* UPPER* LOWER+ at pos, or pos when it does not match. When no lower-case letter follows the run, the
- * run gives back until its last character that counts as both, and the match ends after that one. */
+/* UPPER* LOWER+ at pos, or pos when it does not match. When no lower-case letter follows the run,
+ * the run gives back until its last character that counts as both, and the match ends after that
+ * one. */
 static size_t upper_lower(const char *s, size_t len, size_t pos) {
     size_t p = pos, both_end = pos, next;
     while (p < len) {
@@ -192,9 +202,9 @@ hr_split_fn hr_splitter_find(const char *pattern, size_t len) {
         const char *pattern;
         hr_split_fn fn;
     } known[] = {
-        {hr_pattern_gpt2, split_gpt2},     {hr_pattern_llama3, split_llama3},
-        {hr_pattern_qwen2, split_qwen2},   {hr_pattern_qwen35, split_qwen35},
-        {hr_pattern_o200k, split_o200k},   {hr_pattern_tekken, split_tekken},
+        {hr_pattern_gpt2, split_gpt2},   {hr_pattern_llama3, split_llama3},
+        {hr_pattern_qwen2, split_qwen2}, {hr_pattern_qwen35, split_qwen35},
+        {hr_pattern_o200k, split_o200k}, {hr_pattern_tekken, split_tekken},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strlen(known[i].pattern) == len && memcmp(known[i].pattern, pattern, len) == 0) {

@@ -4,9 +4,9 @@
  *
  * The order is the reference's: added tokens that match the raw text; each stretch between them is
  * normalized; added tokens that match normalized text; each stretch between those is split into
- * pieces; the model turns pieces into ids; the post-processor puts its tokens around. A control token
- * that a user typed is text because it is passed over in the two matching rounds, and for no other
- * reason: the split and the merges see the whole stretch as they always do. */
+ * pieces; the model turns pieces into ids; the post-processor puts its tokens around. A control
+ * token that a user typed is text because it is passed over in the two matching rounds, and for no
+ * other reason: the split and the merges see the whole stretch as they always do. */
 #include "text/tokenizer_int.h"
 
 #include <stdlib.h>
@@ -49,17 +49,19 @@ bool hr_tokenizer_to_bytes(const char *s, size_t len, struct hr_buf *out) {
     return true;
 }
 
-enum hr_status hr_tokenizer_set_vocab(struct hr_tokenizer *t, const struct hr_token_text *model, int n_ids,
-                                      size_t n_merges, struct hr_err *err) {
+enum hr_status hr_tokenizer_set_vocab(struct hr_tokenizer *t, const struct hr_token_text *model,
+                                      int n_ids, size_t n_merges, struct hr_err *err) {
     struct hr_buf bytes = {0};
     size_t total = 0;
     for (int i = 0; i < n_ids; i++) total += model[i].len;
-    if (total > UINT32_MAX / 2) return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
+    if (total > UINT32_MAX / 2)
+        return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
     t->n_ids = n_ids;
     hr_bpe_init(&t->bpe, n_ids, n_merges, t->pretok.mapped);
     for (int i = 0; i < n_ids; i++) {
         if (!model[i].s) continue;
-        if (!t->pretok.mapped) hr_bpe_add_token(&t->bpe, i, model[i].s, model[i].len);
+        if (!t->pretok.mapped)
+            hr_bpe_add_token(&t->bpe, i, model[i].s, model[i].len);
         else if (hr_tokenizer_to_bytes(model[i].s, model[i].len, &bytes)) {
             hr_bpe_add_token(&t->bpe, i, bytes.data, bytes.len);
         }
@@ -127,7 +129,8 @@ enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_t
     }
     free(all);
     hr_buf_reserve(&t->visible, 1);
-    t->token_bytes = (struct hr_token_bytes){(const uint8_t *)t->visible.data, t->visible_offset, t->n_ids};
+    t->token_bytes =
+        (struct hr_token_bytes){(const uint8_t *)t->visible.data, t->visible_offset, t->n_ids};
     add_to_tries(t);
     return HR_OK;
 }
@@ -140,9 +143,9 @@ struct encoding {
     struct hr_norm_work norm;
     struct hr_pieces pieces;
     struct hr_bpe_scratch bpe;
-    struct hr_buf mark;  /* a flag a byte of the text, made only when a normalizer moves bytes */
+    struct hr_buf mark;   /* a flag a byte of the text, made only when a normalizer moves bytes */
     const uint8_t *marks; /* of the stretch that is being matched, or NULL */
-    size_t base;         /* without marks: where the stretch begins in the text */
+    size_t base;          /* without marks: where the stretch begins in the text */
 };
 
 static bool touches_user(const struct encoding *e, size_t begin, size_t end) {
@@ -150,8 +153,10 @@ static bool touches_user(const struct encoding *e, size_t begin, size_t end) {
     size_t lo = 0, hi = e->opts->n_plain;
     while (lo < hi) { /* the first span that ends after `begin` */
         size_t mid = (lo + hi) / 2;
-        if (e->opts->plain[mid].end > e->base + begin) hi = mid;
-        else lo = mid + 1;
+        if (e->opts->plain[mid].end > e->base + begin)
+            hi = mid;
+        else
+            lo = mid + 1;
     }
     return lo < e->opts->n_plain && e->opts->plain[lo].begin < e->base + end;
 }
@@ -193,7 +198,8 @@ static void make_marks(struct encoding *e, size_t len) {
     e->mark.len = len;
     for (size_t i = 0; i < o->n_plain; i++) {
         size_t end = o->plain[i].end < len ? o->plain[i].end : len;
-        if (o->plain[i].begin < end) memset(e->mark.data + o->plain[i].begin, 1, end - o->plain[i].begin);
+        if (o->plain[i].begin < end)
+            memset(e->mark.data + o->plain[i].begin, 1, end - o->plain[i].begin);
     }
 }
 
@@ -234,9 +240,11 @@ bool hr_tokenizer_is_special(const struct hr_tokenizer *tok, int32_t id) {
 
 int32_t hr_tokenizer_find(const struct hr_tokenizer *tok, const char *s, size_t len) {
     for (int i = 0; i < tok->n_added; i++) {
-        if (tok->added[i].len == len && memcmp(tok->added[i].content, s, len) == 0) return tok->added[i].id;
+        if (tok->added[i].len == len && memcmp(tok->added[i].content, s, len) == 0)
+            return tok->added[i].id;
     }
-    /* Rare (configuration only), and an id's text need not be reachable by the model: a plain scan. */
+    /* Rare (configuration only), and an id's text need not be reachable by the model: a plain scan.
+     */
     for (int i = 0; i < tok->n_ids; i++) {
         size_t n = tok->text_offset[i + 1] - tok->text_offset[i];
         if (tok->flags[i] & HR_ID_EXISTS && n == len &&

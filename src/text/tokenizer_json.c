@@ -2,9 +2,9 @@
  *
  * tokenizer_json: a tokenizer from Hugging Face's tokenizer.json.
  *
- * Each section names its components by "type". One that is not known here, or a setting of a known one
- * that would change ids, is refused with its path and name: a tokenizer that is nearly right spoils
- * data in silence. Padding, truncation and offsets do not concern ids here and are not read.
+ * Each section names its components by "type". One that is not known here, or a setting of a known
+ * one that would change ids, is refused with its path and name: a tokenizer that is nearly right
+ * spoils data in silence. Padding, truncation and offsets do not concern ids here and are not read.
  * Source: tokenizers 0.23.3, the serde forms of its components. */
 #include "text/tokenizer_int.h"
 
@@ -20,8 +20,8 @@ struct loader {
 };
 
 static enum hr_status refuse(struct loader *l, const char *section, const char *what) {
-    return hr_err_set(l->err, HR_ERR_UNSUPPORTED, "tokenizer.json: %s: \"%s\" is not supported", section,
-                      what);
+    return hr_err_set(l->err, HR_ERR_UNSUPPORTED, "tokenizer.json: %s: \"%s\" is not supported",
+                      section, what);
 }
 
 static enum hr_status malformed(struct loader *l, const char *section, const char *what) {
@@ -98,12 +98,13 @@ static enum hr_status add_normalizer(struct loader *l, const struct hr_json *v) 
     step.to = copy_str(hr_json_get(v, "content"), &step.to_len);
     bool good = step.to && (step.regex || (step.from && step.from_len > 0));
     hr_normalizer_add(&l->t->normalizer, step);
-    return good ? HR_OK : malformed(l, "normalizer", "Replace needs a \"pattern\" and a \"content\"");
+    return good ? HR_OK
+                : malformed(l, "normalizer", "Replace needs a \"pattern\" and a \"content\"");
 }
 
 static bool parse_behavior(const char *s, enum hr_split_behavior *out) {
-    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
-                                        "Contiguous"};
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
+                                        "MergedWithNext", "Contiguous"};
     for (int i = 0; i < 5; i++) {
         if (!is(s, names[i])) continue;
         *out = (enum hr_split_behavior)i;
@@ -117,9 +118,11 @@ static enum hr_status add_split(struct loader *l, const struct hr_json *v) {
     const struct hr_json *pattern = hr_json_get(v, "pattern");
     const char *behavior = str(v, "behavior", "(none)"), *s;
     size_t len;
-    if (!parse_behavior(behavior, &step.behavior)) return refuse(l, "pre_tokenizer Split", behavior);
+    if (!parse_behavior(behavior, &step.behavior))
+        return refuse(l, "pre_tokenizer Split", behavior);
     if (hr_json_str(hr_json_get(pattern, "Regex"), &s, &len)) {
-        enum hr_status st = hr_pretok_add_regex(&l->t->pretok, s, len, step.behavior, step.invert, l->err);
+        enum hr_status st =
+            hr_pretok_add_regex(&l->t->pretok, s, len, step.behavior, step.invert, l->err);
         return st ? hr_err_prefix(l->err, "tokenizer.json: pre_tokenizer Split") : HR_OK;
     }
     step.literal = copy_str(hr_json_get(pattern, "String"), &step.literal_len);
@@ -131,10 +134,14 @@ static enum hr_status add_metaspace(struct loader *l, const struct hr_json *v) {
     struct hr_pretok_step step = {.type = HR_PRETOK_METASPACE, .split = flag(v, "split", true)};
     const char *scheme = str(v, "prepend_scheme", NULL);
     if (!scheme) scheme = flag(v, "add_prefix_space", true) ? "always" : "never";
-    if (is(scheme, "always")) step.prepend = HR_PREPEND_ALWAYS;
-    else if (is(scheme, "first")) step.prepend = HR_PREPEND_FIRST;
-    else if (is(scheme, "never")) step.prepend = HR_PREPEND_NEVER;
-    else return refuse(l, "pre_tokenizer Metaspace prepend_scheme", scheme);
+    if (is(scheme, "always"))
+        step.prepend = HR_PREPEND_ALWAYS;
+    else if (is(scheme, "first"))
+        step.prepend = HR_PREPEND_FIRST;
+    else if (is(scheme, "never"))
+        step.prepend = HR_PREPEND_NEVER;
+    else
+        return refuse(l, "pre_tokenizer Metaspace prepend_scheme", scheme);
     step.literal = copy_str(hr_json_get(v, "replacement"), &step.literal_len);
     if (!step.literal) return malformed(l, "pre_tokenizer", "Metaspace needs a \"replacement\"");
     return hr_pretok_add(&l->t->pretok, step, l->err);
@@ -164,7 +171,8 @@ static enum hr_status add_pretok(struct loader *l, const struct hr_json *v) {
     return hr_pretok_add(&l->t->pretok, step, l->err);
 }
 
-static enum hr_status add_chars_decoder(struct loader *l, const struct hr_json *v, const char *type) {
+static enum hr_status add_chars_decoder(struct loader *l, const struct hr_json *v,
+                                        const char *type) {
     struct hr_decoder *d = &l->t->decoder;
     int64_t start = 0, stop = 0;
     if (is(type, "Replace")) {
@@ -192,7 +200,8 @@ static enum hr_status add_chars_decoder(struct loader *l, const struct hr_json *
     }
     if (!is(type, "Strip")) return refuse(l, "decoder", type);
     const char *content = str(v, "content", "");
-    bool good = hr_json_int(hr_json_get(v, "start"), &start) && hr_json_int(hr_json_get(v, "stop"), &stop);
+    bool good =
+        hr_json_int(hr_json_get(v, "start"), &start) && hr_json_int(hr_json_get(v, "stop"), &stop);
     if (!good || strlen(content) != 1 || start < 0 || start > 1000 || stop != 0 || d->n_strip) {
         return refuse(l, "decoder", "this form of Strip");
     }
@@ -207,7 +216,8 @@ static enum hr_status add_decoder(struct loader *l, const struct hr_json *v) {
         l->t->decoder.kind = HR_DECODER_CHARS;
         return add_chars_decoder(l, v, type);
     }
-    if (l->t->decoder.kind == HR_DECODER_CHARS) return refuse(l, "decoder", "ByteLevel after others");
+    if (l->t->decoder.kind == HR_DECODER_CHARS)
+        return refuse(l, "decoder", "ByteLevel after others");
     return HR_OK;
 }
 
@@ -216,15 +226,18 @@ static enum hr_status load_decoder(struct loader *l) {
     if (is_null(v)) return refuse(l, "decoder", "null");
     enum hr_status st = each(l, v, "decoder", "decoders", add_decoder);
     bool chars = l->t->decoder.kind == HR_DECODER_CHARS;
-    if (!st && chars == l->t->pretok.mapped) return refuse(l, "decoder", "one that differs from the pre_tokenizer in kind");
+    if (!st && chars == l->t->pretok.mapped)
+        return refuse(l, "decoder", "one that differs from the pre_tokenizer in kind");
     return st;
 }
 
 /* The ids of one special token that a post-processor puts in. */
-static enum hr_status special_ids(struct loader *l, const struct hr_json *processor, const char *name,
-                                  struct hr_ids *out) {
-    const struct hr_json *ids = hr_json_get(hr_json_get(hr_json_get(processor, "special_tokens"), name), "ids");
-    if (hr_json_size(ids) == 0) return malformed(l, "post_processor", "a special token without ids");
+static enum hr_status special_ids(struct loader *l, const struct hr_json *processor,
+                                  const char *name, struct hr_ids *out) {
+    const struct hr_json *ids =
+        hr_json_get(hr_json_get(hr_json_get(processor, "special_tokens"), name), "ids");
+    if (hr_json_size(ids) == 0)
+        return malformed(l, "post_processor", "a special token without ids");
     for (size_t i = 0; i < hr_json_size(ids); i++) {
         int64_t id;
         if (!hr_json_int(hr_json_at(ids, i), &id) || id < 0 || id >= HR_VOCAB_MAX) {
@@ -250,13 +263,18 @@ static enum hr_status add_template(struct loader *l, const struct hr_json *v) {
     int side = 0;
     enum hr_status st = HR_OK;
     for (size_t i = 0; i < hr_json_size(single) && !st; i++) {
-        const struct hr_json *item = hr_json_at(single, i), *special = hr_json_get(item, "SpecialToken");
+        const struct hr_json *item = hr_json_at(single, i),
+                             *special = hr_json_get(item, "SpecialToken");
         const char *sequence = str(hr_json_get(item, "Sequence"), "id", "");
-        if (special) st = special_ids(l, v, str(special, "id", ""), &around[side]);
-        else if (is(sequence, "A") && side == 0) side = 1;
-        else st = malformed(l, "post_processor", "\"single\" must hold the sequence A once");
+        if (special)
+            st = special_ids(l, v, str(special, "id", ""), &around[side]);
+        else if (is(sequence, "A") && side == 0)
+            side = 1;
+        else
+            st = malformed(l, "post_processor", "\"single\" must hold the sequence A once");
     }
-    if (!st && side == 0) st = malformed(l, "post_processor", "\"single\" must hold the sequence A once");
+    if (!st && side == 0)
+        st = malformed(l, "post_processor", "\"single\" must hold the sequence A once");
     if (!st) {
         put_around(l->t, &around[0], &around[1]);
         return HR_OK;
@@ -275,8 +293,9 @@ static enum hr_status add_post_processor(struct loader *l, const struct hr_json 
     }
     struct hr_ids before = {0}, after = {0};
     int64_t cls, sep;
-    if (!hr_json_int(hr_json_at(hr_json_get(v, "cls"), 1), &cls) ||
-        !hr_json_int(hr_json_at(hr_json_get(v, "sep"), 1), &sep)) {
+    bool good = hr_json_int(hr_json_at(hr_json_get(v, "cls"), 1), &cls) &&
+                hr_json_int(hr_json_at(hr_json_get(v, "sep"), 1), &sep);
+    if (!good || cls < 0 || sep < 0 || cls >= HR_VOCAB_MAX || sep >= HR_VOCAB_MAX) {
         return malformed(l, "post_processor", "\"cls\" and \"sep\" must be pairs of text and id");
     }
     hr_ids_push(&before, (int32_t)cls);
@@ -294,7 +313,8 @@ static enum hr_status check_model(struct loader *l, const struct hr_json *model)
     if (hr_json_real(hr_json_get(model, "dropout"), &dropout) && dropout != 0) {
         return refuse(l, "model", "dropout");
     }
-    if (*str(model, "continuing_subword_prefix", "")) return refuse(l, "model", "continuing_subword_prefix");
+    if (*str(model, "continuing_subword_prefix", ""))
+        return refuse(l, "model", "continuing_subword_prefix");
     if (*str(model, "end_of_word_suffix", "")) return refuse(l, "model", "end_of_word_suffix");
     if (hr_json_type(hr_json_get(model, "vocab")) != HR_JSON_OBJECT) {
         return malformed(l, "model", "\"vocab\" must be an object");
@@ -306,8 +326,8 @@ static enum hr_status check_model(struct loader *l, const struct hr_json *model)
 }
 
 /* The texts of the model's ids; *out is owned by the caller, *n is 1 + the highest id. */
-static enum hr_status read_vocab(struct loader *l, const struct hr_json *vocab, struct hr_token_text **out,
-                                 int *n) {
+static enum hr_status read_vocab(struct loader *l, const struct hr_json *vocab,
+                                 struct hr_token_text **out, int *n) {
     void *it = NULL;
     const char *key;
     size_t key_len;
@@ -315,7 +335,8 @@ static enum hr_status read_vocab(struct loader *l, const struct hr_json *vocab, 
     int64_t id, top = -1;
     while (hr_json_next(vocab, &it, &key, &key_len, &value)) {
         if (!hr_json_int(value, &id) || id < 0 || id >= HR_VOCAB_MAX) {
-            return hr_err_set(l->err, HR_ERR_FORMAT, "tokenizer.json: model: the id of \"%.60s\" is no id", key);
+            return hr_err_set(l->err, HR_ERR_FORMAT,
+                              "tokenizer.json: model: the id of \"%.60s\" is no id", key);
         }
         if (id > top) top = id;
     }
@@ -325,7 +346,8 @@ static enum hr_status read_vocab(struct loader *l, const struct hr_json *vocab, 
     while (hr_json_next(vocab, &it, &key, &key_len, &value)) {
         if (!hr_json_int(value, &id)) continue;
         if ((*out)[id].s) {
-            return hr_err_set(l->err, HR_ERR_FORMAT, "tokenizer.json: model: two tokens have the id %d", (int)id);
+            return hr_err_set(l->err, HR_ERR_FORMAT,
+                              "tokenizer.json: model: two tokens have the id %d", (int)id);
         }
         (*out)[id] = (struct hr_token_text){key, key_len, 0};
     }
@@ -333,8 +355,8 @@ static enum hr_status read_vocab(struct loader *l, const struct hr_json *vocab, 
 }
 
 /* A merge as two strings: "left right" or [left, right]. */
-static bool merge_parts(const struct hr_json *v, const char **left, size_t *left_len, const char **right,
-                        size_t *right_len) {
+static bool merge_parts(const struct hr_json *v, const char **left, size_t *left_len,
+                        const char **right, size_t *right_len) {
     if (hr_json_type(v) == HR_JSON_ARRAY) {
         return hr_json_size(v) == 2 && hr_json_str(hr_json_at(v, 0), left, left_len) &&
                hr_json_str(hr_json_at(v, 1), right, right_len);
@@ -362,10 +384,13 @@ static enum hr_status read_merges(struct loader *l, const struct hr_json *merges
             s[k] = bytes[k].data;
             len[k] = bytes[k].len;
         }
-        /* A merge outside the byte alphabet can never apply; the reference keeps it all the same. */
+        /* A merge outside the byte alphabet can never apply; the reference keeps it all the same.
+         */
         if (good && reachable) good = hr_bpe_add_merge(b, (uint32_t)i, s[0], len[0], s[1], len[1]);
         if (!good) {
-            st = hr_err_set(l->err, HR_ERR_FORMAT, "tokenizer.json: model: merge %zu is not two tokens that make a third", i);
+            st = hr_err_set(l->err, HR_ERR_FORMAT,
+                            "tokenizer.json: model: merge %zu is not two tokens that make a third",
+                            i);
         }
     }
     hr_buf_finish(&bytes[0]);
@@ -377,8 +402,10 @@ static enum hr_status read_added(struct loader *l, const struct hr_json *list) {
     for (size_t i = 0; i < hr_json_size(list); i++) {
         const struct hr_json *v = hr_json_at(list, i);
         struct hr_added_token a = {
-            .single_word = flag(v, "single_word", false), .lstrip = flag(v, "lstrip", false),
-            .rstrip = flag(v, "rstrip", false), .normalized = flag(v, "normalized", false),
+            .single_word = flag(v, "single_word", false),
+            .lstrip = flag(v, "lstrip", false),
+            .rstrip = flag(v, "rstrip", false),
+            .normalized = flag(v, "normalized", false),
             .special = flag(v, "special", false),
         };
         int64_t id;
@@ -400,7 +427,8 @@ static enum hr_status load_model(struct loader *l, struct hr_token_text **texts)
     if (st) return st;
     merges = hr_json_get(model, "merges");
     if ((st = read_vocab(l, hr_json_get(model, "vocab"), texts, &n_model))) return st;
-    if ((st = hr_tokenizer_set_vocab(l->t, *texts, n_model, hr_json_size(merges), l->err))) return st;
+    if ((st = hr_tokenizer_set_vocab(l->t, *texts, n_model, hr_json_size(merges), l->err)))
+        return st;
     struct hr_bpe *b = &l->t->bpe;
     b->ignore_merges = flag(model, "ignore_merges", false);
     b->byte_fallback = !b->byte_level && flag(model, "byte_fallback", false);
@@ -422,12 +450,18 @@ enum hr_status hr_tokenizer_create_json(const char *json, size_t len, struct hr_
     if (st) return hr_err_prefix(err, "tokenizer.json");
     l.t = hr_xcalloc(1, sizeof *l.t);
     l.root = root;
-    if ((st = each(&l, hr_json_get(root, "normalizer"), "normalizer", "normalizers", add_normalizer))) goto fail;
-    if ((st = each(&l, hr_json_get(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers", add_pretok))) goto fail;
+    if ((st = each(&l, hr_json_get(root, "normalizer"), "normalizer", "normalizers",
+                   add_normalizer)))
+        goto fail;
+    if ((st = each(&l, hr_json_get(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers",
+                   add_pretok)))
+        goto fail;
     if ((st = load_decoder(&l))) goto fail;
     if ((st = load_model(&l, &texts))) goto fail;
     if ((st = read_added(&l, hr_json_get(root, "added_tokens")))) goto fail;
-    if ((st = each(&l, hr_json_get(root, "post_processor"), "post_processor", "processors", add_post_processor))) goto fail;
+    if ((st = each(&l, hr_json_get(root, "post_processor"), "post_processor", "processors",
+                   add_post_processor)))
+        goto fail;
     if ((st = hr_tokenizer_seal(l.t, texts, err))) goto fail;
     *out = l.t;
     l.t = NULL;

@@ -3,11 +3,11 @@
  * tokenizer_vocab: a tokenizer from the vocabulary of a GGUF file.
  *
  * A GGUF holds tokens and merges but names its pre-tokenizer by one word (tokenizer.ggml.pre). The
- * table below turns a word into the same steps as the model's own tokenizer.json has; also NFC, which
- * a GGUF has no word for, comes back where the model was trained with it. A word that is not in the
- * table is refused, and so is a file without one: a wrong split raises the token count by a fifth and
- * nobody sees it. Source: ggml-org/llama.cpp src/llama-vocab.cpp (names, token types), the
- * tokenizer.json of each model (steps). */
+ * table below turns a word into the same steps as the model's own tokenizer.json has; also NFC,
+ * which a GGUF has no word for, comes back where the model was trained with it. A word that is not
+ * in the table is refused, and so is a file without one: a wrong split raises the token count by a
+ * fifth and nobody sees it. Source: ggml-org/llama.cpp src/llama-vocab.cpp (names, token types),
+ * the tokenizer.json of each model (steps). */
 #include "text/tokenizer_int.h"
 
 #include <stdio.h>
@@ -59,22 +59,42 @@ static const struct pre {
     {"smollm starcoder refact", 0, {{DIGITS, NULL}, {BYTE_LEVEL_GPT2, NULL}}},
     {"command-r", NFC, {{DIGITS, NULL}, {BYTE_LEVEL_GPT2, NULL}}},
     /* What llama.cpp does for "default" are Falcon's steps. */
-    {"falcon default", 0,
-     {{PUNCTUATION_RUNS, NULL}, {BYTE_LEVEL_GPT2, NULL}, {DIGIT_RUNS, NULL}, {REGEX, "[0-9][0-9][0-9]"}}},
-    {"llama-bpe llama3 llama-v3 glm4 chatglm-bpe", IGNORE_MERGES,
+    {"falcon default",
+     0,
+     {{PUNCTUATION_RUNS, NULL},
+      {BYTE_LEVEL_GPT2, NULL},
+      {DIGIT_RUNS, NULL},
+      {REGEX, "[0-9][0-9][0-9]"}}},
+    {"llama-bpe llama3 llama-v3 glm4 chatglm-bpe",
+     IGNORE_MERGES,
      {{REGEX, hr_pattern_llama3}, {BYTE_LEVEL, NULL}}},
     {"qwen2 deepseek-r1-qwen", NFC, {{REGEX, hr_pattern_qwen2}, {BYTE_LEVEL, NULL}}},
     {"qwen35", NFC, {{REGEX, hr_pattern_qwen35}, {BYTE_LEVEL, NULL}}},
     {"gpt-4o", IGNORE_MERGES, {{REGEX, hr_pattern_o200k}, {BYTE_LEVEL, NULL}}},
     {"tekken", IGNORE_MERGES, {{REGEX, hr_pattern_tekken}, {BYTE_LEVEL, NULL}}},
-    {"deepseek-coder", 0,
-     {{REGEX, "[\\r\\n]"}, {REGEX, "\\s?\\p{L}+"}, {REGEX, "\\s?\\p{P}+"}, {REGEX, deepseek_cjk},
-      {DIGITS, NULL}, {BYTE_LEVEL, NULL}}},
-    {"deepseek-llm", 0,
-     {{REGEX, "[\\r\\n]"}, {REGEX, deepseek_letters}, {REGEX, deepseek_symbols}, {REGEX, "\\s+$"},
-      {REGEX, deepseek_cjk}, {DIGITS, NULL}, {BYTE_LEVEL, NULL}}},
-    {"deepseek-v3", 0,
-     {{REGEX, "\\p{N}{1,3}"}, {REGEX, deepseek_v3_cjk}, {REGEX, deepseek_v3_words}, {BYTE_LEVEL, NULL}}},
+    {"deepseek-coder",
+     0,
+     {{REGEX, "[\\r\\n]"},
+      {REGEX, "\\s?\\p{L}+"},
+      {REGEX, "\\s?\\p{P}+"},
+      {REGEX, deepseek_cjk},
+      {DIGITS, NULL},
+      {BYTE_LEVEL, NULL}}},
+    {"deepseek-llm",
+     0,
+     {{REGEX, "[\\r\\n]"},
+      {REGEX, deepseek_letters},
+      {REGEX, deepseek_symbols},
+      {REGEX, "\\s+$"},
+      {REGEX, deepseek_cjk},
+      {DIGITS, NULL},
+      {BYTE_LEVEL, NULL}}},
+    {"deepseek-v3",
+     0,
+     {{REGEX, "\\p{N}{1,3}"},
+      {REGEX, deepseek_v3_cjk},
+      {REGEX, deepseek_v3_words},
+      {BYTE_LEVEL, NULL}}},
 };
 enum { N_PRES = sizeof pres / sizeof *pres };
 
@@ -93,20 +113,24 @@ static const struct pre *find_pre(const char *name, struct hr_err *err) {
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", n ? " " : "", pres[i].names);
     }
-    hr_err_set(err, HR_ERR_UNSUPPORTED,
-               "tokenizer.ggml.pre \"%s\" is not supported: it names how the model splits text; known "
-               "are %s", name, known);
+    hr_err_set(
+        err, HR_ERR_UNSUPPORTED,
+        "tokenizer.ggml.pre \"%s\" is not supported: it names how the model splits text; known "
+        "are %s",
+        name, known);
     return NULL;
 }
 
 static enum hr_status add_step(struct hr_tokenizer *t, const struct step *s, struct hr_err *err) {
     struct hr_pretok_step step = {0};
     switch (s->kind) {
-    case END: return HR_OK;
+    case END:
+        return HR_OK;
     case REGEX:
-        return hr_pretok_add_regex(&t->pretok, s->pattern, strlen(s->pattern), HR_SPLIT_ISOLATED, false,
-                                   err);
-    case DIGITS: case DIGIT_RUNS:
+        return hr_pretok_add_regex(&t->pretok, s->pattern, strlen(s->pattern), HR_SPLIT_ISOLATED,
+                                   false, err);
+    case DIGITS:
+    case DIGIT_RUNS:
         step.type = HR_PRETOK_DIGITS;
         step.individual = s->kind == DIGITS;
         break;
@@ -114,7 +138,8 @@ static enum hr_status add_step(struct hr_tokenizer *t, const struct step *s, str
         step.type = HR_PRETOK_PUNCTUATION;
         step.behavior = HR_SPLIT_CONTIGUOUS;
         break;
-    case BYTE_LEVEL: case BYTE_LEVEL_GPT2:
+    case BYTE_LEVEL:
+    case BYTE_LEVEL_GPT2:
         step.type = HR_PRETOK_BYTE_LEVEL;
         step.use_regex = s->kind == BYTE_LEVEL_GPT2;
         break;
@@ -122,22 +147,27 @@ static enum hr_status add_step(struct hr_tokenizer *t, const struct step *s, str
     return hr_pretok_add(&t->pretok, step, err);
 }
 
-static enum hr_status add_merges(struct hr_tokenizer *t, const struct hr_vocab *v, struct hr_err *err) {
+static enum hr_status add_merges(struct hr_tokenizer *t, const struct hr_vocab *v,
+                                 struct hr_err *err) {
     struct hr_buf left = {0}, right = {0};
     enum hr_status st = HR_OK;
     for (int i = 0; i < v->n_merges && !st; i++) {
         const char *s = v->merges[i];
         size_t len = v->merge_len[i];
-        /* A merged token may itself begin with a space only in files that do not use the alphabet. */
+        /* A merged token may itself begin with a space only in files that do not use the alphabet.
+         */
         const char *space = len > 1 ? memchr(s + 1, ' ', len - 1) : NULL;
         size_t n = space ? (size_t)(space - s) : 0;
         if (!space) {
-            st = hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.merges: entry %d is not two tokens", i);
+            st = hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.merges: entry %d is not two tokens",
+                            i);
         } else if (hr_tokenizer_to_bytes(s, n, &left) &&
                    hr_tokenizer_to_bytes(space + 1, len - n - 1, &right) &&
-                   !hr_bpe_add_merge(&t->bpe, (uint32_t)i, left.data, left.len, right.data, right.len)) {
+                   !hr_bpe_add_merge(&t->bpe, (uint32_t)i, left.data, left.len, right.data,
+                                     right.len)) {
             st = hr_err_set(err, HR_ERR_FORMAT,
-                            "tokenizer.ggml.merges: entry %d is not two tokens that make a third", i);
+                            "tokenizer.ggml.merges: entry %d is not two tokens that make a third",
+                            i);
         }
     }
     hr_buf_finish(&left);
@@ -166,19 +196,23 @@ static enum hr_status check(const struct hr_vocab *v, struct hr_err *err) {
     }
     for (int i = 0; i < v->n_tokens; i++) {
         if (!hr_utf8_valid(v->tokens[i], v->token_len[i], &bad)) {
-            return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.tokens: token %d is not UTF-8", i);
+            return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.tokens: token %d is not UTF-8",
+                              i);
         }
     }
     for (int i = 0; i < v->n_merges; i++) {
         if (!hr_utf8_valid(v->merges[i], v->merge_len[i], &bad)) {
-            return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.merges: entry %d is not UTF-8", i);
+            return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.merges: entry %d is not UTF-8",
+                              i);
         }
     }
     bool bos_bad = v->add_bos && (v->bos < 0 || v->bos >= v->n_tokens);
     bool eos_bad = v->add_eos && (v->eos < 0 || v->eos >= v->n_tokens);
     if (bos_bad || eos_bad) {
-        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.add_%s_token is set, but the file names no "
-                          "such token", bos_bad ? "bos" : "eos");
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "tokenizer.ggml.add_%s_token is set, but the file names no "
+                          "such token",
+                          bos_bad ? "bos" : "eos");
     }
     return HR_OK;
 }

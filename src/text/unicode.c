@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unicode: properties of code points and UTF-8. The tables are generated; the few questions that are
- * asked too seldom for a flag of their own are answered by searching. The definition of a broken
- * character is the one of the Unicode Standard, section 3.9, table 3-7, which Rust's from_utf8_lossy
- * (and so the reference tokenizer's decoder) follows too. */
+ * unicode: properties of code points and UTF-8. The tables are generated; the few questions that
+ * are asked too seldom for a flag of their own are answered by searching. The definition of a
+ * broken character is the one of the Unicode Standard, section 3.9, table 3-7, which Rust's
+ * from_utf8_lossy (and so the reference tokenizer's decoder) follows too. */
 #include "text/unicode.h"
 
 bool hr_uni_is_punct(uint32_t cp) {
-    if (cp < 0x80) return cp > ' ' && cp < 0x7f && !hr_cat_is_letter(hr_uni_cat(cp)) &&
-                          !hr_cat_is_number(hr_uni_cat(cp));
+    if (cp < 0x80)
+        return cp > ' ' && cp < 0x7f && !hr_cat_is_letter(hr_uni_cat(cp)) &&
+               !hr_cat_is_number(hr_uni_cat(cp));
     return hr_uni_props(cp) & HR_UNI_PUNCT;
 }
 
@@ -21,8 +22,10 @@ bool hr_uni_is_han(uint32_t cp) {
     int lo = 0, hi = hr_uni_n_han;
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        if (cp > hr_uni_han[mid].last) lo = mid + 1;
-        else hi = mid;
+        if (cp > hr_uni_han[mid].last)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < hr_uni_n_han && cp >= hr_uni_han[lo].first;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unicode: code points, their properties and the normal forms, as the reference tokenizers see them.
+ * unicode: code points, their properties and the normal forms, as the reference tokenizers see
+ * them.
  *
- * Text here is valid UTF-8 (its reader has checked it), so decoding does not check again. Which version
- * of Unicode each question is answered with is told in scripts/gen-unicode.py: it follows Hugging Face
- * tokenizers, because a script newer than its tables splits differently there. */
+ * Text here is valid UTF-8 (its reader has checked it), so decoding does not check again. Which
+ * version of Unicode each question is answered with is told in scripts/gen-unicode.py: it follows
+ * Hugging Face tokenizers, because a script newer than its tables splits differently there. */
 #ifndef HR_TEXT_UNICODE_H
 #define HR_TEXT_UNICODE_H
 
@@ -14,9 +15,36 @@
 #include "text/unicode_tables.h"
 
 enum hr_ucat { /* the order of the generated table */
-    HR_CN, HR_LU, HR_LL, HR_LT, HR_LM, HR_LO, HR_MN, HR_MC, HR_ME, HR_ND, HR_NL, HR_NO, HR_PC, HR_PD,
-    HR_PS, HR_PE, HR_PI, HR_PF, HR_PO, HR_SM, HR_SC, HR_SK, HR_SO, HR_ZS, HR_ZL, HR_ZP, HR_CC, HR_CF,
-    HR_CO, HR_CS,
+               HR_CN,
+               HR_LU,
+               HR_LL,
+               HR_LT,
+               HR_LM,
+               HR_LO,
+               HR_MN,
+               HR_MC,
+               HR_ME,
+               HR_ND,
+               HR_NL,
+               HR_NO,
+               HR_PC,
+               HR_PD,
+               HR_PS,
+               HR_PE,
+               HR_PI,
+               HR_PF,
+               HR_PO,
+               HR_SM,
+               HR_SC,
+               HR_SK,
+               HR_SO,
+               HR_ZS,
+               HR_ZL,
+               HR_ZP,
+               HR_CC,
+               HR_CF,
+               HR_CO,
+               HR_CS,
 };
 #define HR_UNI_NFC     0x20u /* may take part in a canonical composition or reordering */
 #define HR_UNI_PUNCT   0x40u /* what the Punctuation pre-tokenizer takes, ASCII symbols apart */
@@ -87,8 +115,8 @@ enum hr_uni_form { HR_NFC, HR_NFD, HR_NFKC, HR_NFKD };
 /* Is the text surely in NFC already? (false: perhaps not) */
 bool hr_uni_is_nfc(const char *s, size_t len);
 
-/* Appends the normal form of text to out. mark, NULL or [len]: a flag a byte, carried to out_mark: a
- * character of the result is marked when any character that it was made of was. */
+/* Appends the normal form of text to out. mark, NULL or [len]: a flag a byte, carried to out_mark:
+ * a character of the result is marked when any character that it was made of was. */
 void hr_uni_normalize(enum hr_uni_form form, const char *s, size_t len, const uint8_t *mark,
                       struct hr_buf *out, struct hr_buf *out_mark);
 

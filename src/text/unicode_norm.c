@@ -12,7 +12,13 @@
 #include <string.h>
 
 enum { S_BASE = 0xac00, L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11a7 };
-enum { L_COUNT = 19, V_COUNT = 21, T_COUNT = 28, N_COUNT = V_COUNT * T_COUNT, S_COUNT = L_COUNT * N_COUNT };
+enum {
+    L_COUNT = 19,
+    V_COUNT = 21,
+    T_COUNT = 28,
+    N_COUNT = V_COUNT * T_COUNT,
+    S_COUNT = L_COUNT * N_COUNT
+};
 
 struct cell {
     uint32_t cp;
@@ -28,8 +34,10 @@ static uint8_t combining_class(uint32_t cp) {
     if (cp < 0x300 || !(hr_uni_props(cp) & HR_UNI_NFC)) return 0;
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        if (cp > hr_uni_ccc[mid].last) lo = mid + 1;
-        else hi = mid;
+        if (cp > hr_uni_ccc[mid].last)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < hr_uni_n_ccc && cp >= hr_uni_ccc[lo].first ? hr_uni_ccc[lo].ccc : 0;
 }
@@ -38,8 +46,10 @@ static const struct hr_uni_map *find_map(const struct hr_uni_map *table, int n, 
     int lo = 0, hi = n;
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        if (table[mid].cp < cp) lo = mid + 1;
-        else hi = mid;
+        if (table[mid].cp < cp)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < n && table[lo].cp == cp ? &table[lo] : NULL;
 }
@@ -55,8 +65,10 @@ static uint32_t compose_pair(uint32_t a, uint32_t b) {
     while (lo < hi) {
         int mid = (lo + hi) / 2;
         const struct hr_uni_comp *c = &hr_uni_comp[mid];
-        if (c->a < a || (c->a == a && c->b < b)) lo = mid + 1;
-        else hi = mid;
+        if (c->a < a || (c->a == a && c->b < b))
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     if (lo == hr_uni_n_comp || hr_uni_comp[lo].a != a || hr_uni_comp[lo].b != b) return 0;
     return hr_uni_comp[lo].composed;
@@ -70,8 +82,8 @@ static void push(struct cells *v, uint32_t cp, uint8_t mark) {
     v->data[v->len++] = (struct cell){cp, combining_class(cp), mark};
 }
 
-/* Sorts a run of combining marks by class, stably. Runs are short in real text; a counting sort keeps
- * a hostile one (a row of nothing but marks) linear. */
+/* Sorts a run of combining marks by class, stably. Runs are short in real text; a counting sort
+ * keeps a hostile one (a row of nothing but marks) linear. */
 static void order_run(struct cell *run, size_t n) {
     if (n <= 16) {
         for (size_t i = 1; i < n; i++) {
@@ -93,7 +105,8 @@ static void order_run(struct cell *run, size_t n) {
 
 static void order_marks(struct cells *v) {
     for (size_t i = 0, end; i < v->len; i = end + 1) {
-        for (end = i; end < v->len && v->data[end].ccc; end++) {}
+        for (end = i; end < v->len && v->data[end].ccc; end++) {
+        }
         order_run(v->data + i, end - i);
     }
 }
@@ -127,7 +140,8 @@ static void compose(struct cells *v) {
     size_t starter = SIZE_MAX, n = 0;
     for (size_t i = 0; i < v->len; i++) {
         struct cell c = v->data[i];
-        /* What was kept between the starter and here: blocked when it has the same or a higher class. */
+        /* What was kept between the starter and here: blocked when it has the same or a higher
+         * class. */
         bool adjacent = starter != SIZE_MAX && n == starter + 1;
         bool free_way = starter != SIZE_MAX &&
                         (adjacent || (c.ccc && v->data[n - 1].ccc && v->data[n - 1].ccc < c.ccc));

@@ -2,8 +2,9 @@
  *
  * unicode_tables: the shape of the generated tables; only unicode.c and unicode_norm.c read them.
  *
- * A code point's property byte is hr_uni_block[hr_uni_index[cp >> 7] * 128 + (cp & 127)]: the general
- * category in the low five bits (enum hr_ucat) and three flags above. Sorted arrays hold the rest. */
+ * A code point's property byte is hr_uni_block[hr_uni_index[cp >> 7] * 128 + (cp & 127)]: the
+ * general category in the low five bits (enum hr_ucat) and three flags above. Sorted arrays hold
+ * the rest. */
 #ifndef HR_TEXT_UNICODE_TABLES_H
 #define HR_TEXT_UNICODE_TABLES_H
 

@@ -10,7 +10,8 @@ import pathlib
 import pytest
 
 # By its path: as a module it would hide the package of the same name from other tests.
-SPEC = importlib.util.spec_from_file_location('kit_cases', pathlib.Path(__file__).parent / 'tokenizers.py')
+SPEC = importlib.util.spec_from_file_location(
+    'kit_cases', pathlib.Path(__file__).parent / 'tokenizers.py')
 kit_cases = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(kit_cases)
 

@@ -4,8 +4,8 @@
 
 The kit is looked for at $HEADRACE_KIT, else at ../shared/kit beside the repository; without it the
 script says that it skips and ends with 77. For every tokenizer: cases.jsonl (ids, ids_special,
-ids_plain, decoded, decoded_skip) and decode.jsonl with tokenizer.json; and with --gguf the vocab.gguf
-beside it over the same cases and over llama.cpp's own .inp/.out pairs.
+ids_plain, decoded, decoded_skip) and decode.jsonl with tokenizer.json; and with --gguf the
+vocab.gguf beside it over the same cases and over llama.cpp's own .inp/.out pairs.
 
     tests/fidelity/tokenizers.py [--bin build/headrace] [--gguf] [NAME ...]
 """
@@ -59,7 +59,8 @@ def questions(folder):
         text = c['text']
         out.append((c['id'], {'text': text, 'parse_special': True},
                     {k: c[k] for k in ('ids', 'decoded', 'decoded_skip')}))
-        out.append((c['id'] + ' special', {'text': text, 'parse_special': True, 'add_special': True},
+        out.append((c['id'] + ' special',
+                    {'text': text, 'parse_special': True, 'add_special': True},
                     {'ids': c['ids_special']}))
         out.append((c['id'] + ' plain', {'text': text}, {'ids': c.get('ids_plain', c['ids'])}))
     for c in load_lines(folder / 'decode.jsonl'):
@@ -108,15 +109,17 @@ def report(label, asked, wrong, verbose):
         print(f'    {name}: {ascii(request)[:160]}')
         for k, v in want.items():
             if got.get(k) != v:
-                print(f'        {k}: want {ascii(v)[:200]}\n        {" " * len(k)}   got {ascii(got.get(k))[:200]}')
+                print(f'        {k}: want {ascii(v)[:200]}')
+                print(f'        {k}: got  {ascii(got.get(k))[:200]}')
     return not wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--bin', default=os.environ.get('HEADRACE_BIN', ROOT / 'build' / 'headrace'))
+    parser.add_argument('--bin', default=os.environ.get('HEADRACE_BIN') or ROOT / 'build/headrace')
     parser.add_argument('--gguf', action='store_true', help='the GGUF vocabularies instead')
-    parser.add_argument('--verbose', type=int, default=3, metavar='N', help='show N differences of each')
+    parser.add_argument('--verbose', type=int, default=3, metavar='N',
+                        help='show N differences of each')
     parser.add_argument('names', nargs='*')
     args = parser.parse_args()
     kit = kit_folder()

@@ -24,7 +24,8 @@
 enum { N_MERGES = 6, N_EXTRA = 4, N_TOKENS = 256 + N_MERGES + N_EXTRA };
 enum { IM_START = 256 + N_MERGES, IM_END, TOOL, BOS };
 
-static const char *const merges[N_MERGES] = {"h e", "l l", "he ll", "a a", "aa aa", "\xc4\xa0 hell"};
+static const char *const merges[N_MERGES] = {"h e", "l l",   "he ll",
+                                             "a a", "aa aa", "\xc4\xa0 hell"};
 /* What each merge makes; \xc4\xa0 is the alphabet's space. */
 static const char *const merged[N_MERGES] = {"he", "ll", "hell", "aa", "aaaa", "\xc4\xa0hell"};
 static const char *const extra[N_EXTRA] = {"<|im_start|>", "<|im_end|>", "<tool>", "<|bos|>"};
@@ -46,9 +47,19 @@ static struct hr_tokenizer *make(const char *pre, bool add_bos) {
         }
     }
     for (int i = 0; i < N_MERGES; i++) merge_len[i] = strlen(merges[i]);
-    struct hr_vocab v = {.model = "gpt2", .pre = pre, .n_tokens = N_TOKENS, .n_merges = N_MERGES,
-                         .tokens = tokens, .token_len = token_len, .types = types, .merges = merges,
-                         .merge_len = merge_len, .bos = BOS, .eos = -1, .unk = -1, .pad = -1,
+    struct hr_vocab v = {.model = "gpt2",
+                         .pre = pre,
+                         .n_tokens = N_TOKENS,
+                         .n_merges = N_MERGES,
+                         .tokens = tokens,
+                         .token_len = token_len,
+                         .types = types,
+                         .merges = merges,
+                         .merge_len = merge_len,
+                         .bos = BOS,
+                         .eos = -1,
+                         .unk = -1,
+                         .pad = -1,
                          .add_bos = add_bos};
     struct hr_tokenizer *t = NULL;
     struct hr_err err = {0};
@@ -56,8 +67,8 @@ static struct hr_tokenizer *make(const char *pre, bool add_bos) {
     return t;
 }
 
-static void expect_ids_opts(const struct hr_tokenizer *t, const char *text, const struct hr_encode_opts *opts,
-                            const int32_t *want, size_t n) {
+static void expect_ids_opts(const struct hr_tokenizer *t, const char *text,
+                            const struct hr_encode_opts *opts, const int32_t *want, size_t n) {
     struct hr_ids ids = {0};
     struct hr_err err = {0};
     assert_int_equal(hr_tokenizer_encode(t, text, strlen(text), opts, &ids, &err), HR_OK);
@@ -164,7 +175,8 @@ static void test_control_tokens_typed_by_a_user_are_text(void **state) {
     struct hr_encode_opts o = {.parse_special = true, .plain = middle, .n_plain = 1};
     EXPECT_IDS(t, text, &o, IM_END, '<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>', TOOL, IM_END);
     o.plain = edge; /* one byte of the first token is the user's: it is text */
-    EXPECT_IDS(t, "<|im_end|><|im_end|>", &o, '<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>', IM_END);
+    EXPECT_IDS(t, "<|im_end|><|im_end|>", &o, '<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>',
+               IM_END);
     o.plain = between; /* an empty span touches nothing */
     EXPECT_IDS(t, "<|im_end|><|im_end|>", &o, IM_END, IM_END);
     hr_tokenizer_destroy(&t);
@@ -210,7 +222,8 @@ static void test_ids_and_bytes_of_tokens(void **state) {
     hr_tokenizer_destroy(&t);
 }
 
-static void expect_text(const struct hr_tokenizer *t, const int32_t *ids, size_t n, bool skip, const char *want) {
+static void expect_text(const struct hr_tokenizer *t, const int32_t *ids, size_t n, bool skip,
+                        const char *want) {
     struct hr_buf out = {0};
     hr_tokenizer_decode(t, ids, n, skip, &out);
     assert_string_equal(hr_buf_cstr(&out), want);
@@ -220,9 +233,9 @@ static void expect_text(const struct hr_tokenizer *t, const int32_t *ids, size_t
 static void test_decode(void **state) {
     (void)state;
     struct hr_tokenizer *t = make("gpt-2", false);
-    const int32_t ids[] = {IM_START, 258, -5, 0xf0, 0x9f, 0xff, N_TOKENS, 0x8d, TOOL, IM_END, 0xe4, 0xba};
-    expect_text(t, ids, 12, false,
-                "<|im_start|>hell" R_ R_ R_ "<tool><|im_end|>" R_);
+    const int32_t ids[] = {IM_START, 258,  -5,   0xf0,   0x9f, 0xff,
+                           N_TOKENS, 0x8d, TOOL, IM_END, 0xe4, 0xba};
+    expect_text(t, ids, 12, false, "<|im_start|>hell" R_ R_ R_ "<tool><|im_end|>" R_);
     expect_text(t, ids, 12, true, "hell" R_ R_ R_ "<tool>" R_);
     hr_tokenizer_destroy(&t);
 }
@@ -230,7 +243,9 @@ static void test_decode(void **state) {
 static void test_detok_never_gives_half_a_character(void **state) {
     (void)state;
     struct hr_tokenizer *t = make("gpt-2", false);
-    const char *text = "\xc4\x8f\xc3\xa1" "bel \xf0\x9f\x8d\xb5 \xe9\xaf\xa8 \xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9";
+    const char *text =
+        "\xc4\x8f\xc3\xa1"
+        "bel \xf0\x9f\x8d\xb5 \xe9\xaf\xa8 \xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9";
     struct hr_ids ids = {0};
     struct hr_buf out = {0};
     struct hr_err err;
@@ -258,8 +273,8 @@ static void test_detok_never_gives_half_a_character(void **state) {
 static void test_detok_equals_decode(void **state) {
     (void)state;
     struct hr_tokenizer *t = make("gpt-2", false);
-    static const int32_t some[] = {'a', 'b', 0xe4, 0xba, 0xba, 0xf0, 0x9f, 0x8d, 0xb5, 0xc3, 0xa9, 0xff,
-                                   0xed, 0xa0, 0xf4, 0x90, 258, 261, IM_END, TOOL};
+    static const int32_t some[] = {'a',  'b',  0xe4, 0xba, 0xba, 0xf0, 0x9f, 0x8d, 0xb5,   0xc3,
+                                   0xa9, 0xff, 0xed, 0xa0, 0xf4, 0x90, 258,  261,  IM_END, TOOL};
     int dropped_once = 0;
     for (uint64_t seed = 0; seed < 3000; seed++) {
         int32_t ids[12];
@@ -299,8 +314,15 @@ static void test_vocabularies_that_are_refused(void **state) {
     (void)state;
     const char *tokens[] = {"a", "b"}, *bad[] = {"\xff", "b"}, *pair[] = {"a b"};
     const size_t len[] = {1, 1}, pair_len[] = {3};
-    struct hr_vocab v = {.model = "gpt2", .pre = "gpt-2", .n_tokens = 2, .tokens = tokens, .token_len = len,
-                         .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    struct hr_vocab v = {.model = "gpt2",
+                         .pre = "gpt-2",
+                         .n_tokens = 2,
+                         .tokens = tokens,
+                         .token_len = len,
+                         .bos = -1,
+                         .eos = -1,
+                         .unk = -1,
+                         .pad = -1};
     struct hr_vocab w = v;
     w.model = "wordpiece";
     expect_vocab_refused(w, HR_ERR_UNSUPPORTED, "wordpiece");
@@ -324,12 +346,15 @@ static void test_vocabularies_that_are_refused(void **state) {
 
 /* A tokenizer.json over characters; %s: what a test puts beside the model. */
 #define MODEL                                                                                      \
-    "\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"byte_fallback\": true, \"fuse_unk\": true, "  \
-    "\"vocab\": {\"?\": 0, \"a\": 1, \"b\": 2, \"ab\": 3, \"_\": 4, \"<0xC3>\": 5, \"<0xA9>\": 6, "      \
+    "\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"byte_fallback\": true, \"fuse_unk\": " \
+    "true, "                                                                                       \
+    "\"vocab\": {\"?\": 0, \"a\": 1, \"b\": 2, \"ab\": 3, \"_\": 4, \"<0xC3>\": 5, \"<0xA9>\": "   \
+    "6, "                                                                                          \
     "\"_a\": 7}, \"merges\": [[\"a\", \"b\"], \"_ a\"]}"
 #define DECODER                                                                                    \
-    "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": "          \
-    "{\"String\": \"_\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}, "       \
+    "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": "   \
+    "{\"String\": \"_\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": "          \
+    "\"Fuse\"}, "                                                                                  \
     "{\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}"
 
 static struct hr_tokenizer *from_json(const char *rest) {
@@ -345,29 +370,35 @@ static struct hr_tokenizer *from_json(const char *rest) {
 static void test_json_characters_with_byte_fallback(void **state) {
     (void)state;
     struct hr_tokenizer *t = from_json(
-        "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"_\"}, "
+        "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", "
+        "\"prepend\": \"_\"}, "
         "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"_\"}]}, ");
     EXPECT_IDS(t, "a b", &without, 7, 4, 2);
     EXPECT_IDS(t, "ab", &without, 4, 3);
     EXPECT_IDS(t, "\xc3\xa9", &without, 4, 5, 6);
     EXPECT_IDS(t, "xyb", &without, 4, 0, 2); /* two unknown characters are one unknown token */
     expect_text(t, (const int32_t[]){7, 4, 2}, 3, false, "a b");
-    expect_text(t, (const int32_t[]){5, 6, 5, 1}, 4, false, R_ R_ R_ "a"); /* a run is read as a whole */
-    expect_text(t, (const int32_t[]){5, 6, 1}, 3, false, "\xc3\xa9" "a");
+    expect_text(t, (const int32_t[]){5, 6, 5, 1}, 4, false,
+                R_ R_ R_ "a"); /* a run is read as a whole */
+    expect_text(t, (const int32_t[]){5, 6, 1}, 3, false,
+                "\xc3\xa9"
+                "a");
     hr_tokenizer_destroy(&t);
 }
 
 static void test_json_added_tokens(void **state) {
     (void)state;
-    struct hr_tokenizer *t = from_json(
-        "\"added_tokens\": ["
-        "{\"id\": 8, \"content\": \"<L>\", \"lstrip\": true, \"special\": true}, "
-        "{\"id\": 9, \"content\": \"<R>\", \"rstrip\": true, \"special\": true}, "
-        "{\"id\": 10, \"content\": \"aa\", \"single_word\": true}, "
-        "{\"id\": 11, \"content\": \"<R>b\"}], "
-        "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
-        "\"<L>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"special_tokens\": "
-        "{\"<L>\": {\"id\": \"<L>\", \"ids\": [8], \"tokens\": [\"<L>\"]}}}, ");
+    struct hr_tokenizer *t =
+        from_json("\"added_tokens\": ["
+                  "{\"id\": 8, \"content\": \"<L>\", \"lstrip\": true, \"special\": true}, "
+                  "{\"id\": 9, \"content\": \"<R>\", \"rstrip\": true, \"special\": true}, "
+                  "{\"id\": 10, \"content\": \"aa\", \"single_word\": true}, "
+                  "{\"id\": 11, \"content\": \"<R>b\"}], "
+                  "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+                  "[{\"SpecialToken\": {\"id\": "
+                  "\"<L>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
+                  "\"special_tokens\": "
+                  "{\"<L>\": {\"id\": \"<L>\", \"ids\": [8], \"tokens\": [\"<L>\"]}}}, ");
     const struct hr_encode_opts all = {.add_special = true, .parse_special = true};
     EXPECT_IDS(t, "a  <L>b", &with_special, 1, 8, 2);
     EXPECT_IDS(t, "<R> \n b", &with_special, 9, 2);
@@ -381,9 +412,10 @@ static void test_json_added_tokens(void **state) {
 /* A special token that matches normalized text: who wrote it is known through the normalizer. */
 static void test_user_spans_follow_a_normalizer(void **state) {
     (void)state;
-    struct hr_tokenizer *t = from_json(
-        "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"aaaa\"}, \"content\": \"b\"}, "
-        "\"added_tokens\": [{\"id\": 8, \"content\": \"_b\", \"normalized\": true, \"special\": true}], ");
+    struct hr_tokenizer *t = from_json("\"normalizer\": {\"type\": \"Replace\", \"pattern\": "
+                                       "{\"String\": \"aaaa\"}, \"content\": \"b\"}, "
+                                       "\"added_tokens\": [{\"id\": 8, \"content\": \"_b\", "
+                                       "\"normalized\": true, \"special\": true}], ");
     const struct hr_span first[] = {{0, 5}}, last[] = {{6, 7}};
     struct hr_encode_opts o = {.parse_special = true, .plain = first, .n_plain = 1};
     EXPECT_IDS(t, "aaaaa_b", &o, 2, 1, 8); /* aaaa became b; the token after it is the template's */
@@ -396,21 +428,32 @@ static void test_json_that_is_refused_by_name(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"\"normalizer\": {\"type\": \"Frob\"}, " DECODER ", " MODEL, "Frob"},
-        {"\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Grub\"}]}, " DECODER
-         ", " MODEL, "Grub"},
-        {"\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?<n>a)\"}, \"behavior\": "
-         "\"Isolated\"}, " DECODER ", " MODEL, "regular expression"},
-        {"\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Odd\"}, "
-         DECODER ", " MODEL, "Odd"},
+        {"\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+         "\"Grub\"}]}, " DECODER ", " MODEL,
+         "Grub"},
+        {"\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?<n>a)\"}, "
+         "\"behavior\": "
+         "\"Isolated\"}, " DECODER ", " MODEL,
+         "regular expression"},
+        {"\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": "
+         "\"Odd\"}, " DECODER ", " MODEL,
+         "Odd"},
         {"\"post_processor\": {\"type\": \"Blip\"}, " DECODER ", " MODEL, "Blip"},
         {"\"decoder\": {\"type\": \"Blop\"}, " MODEL, "Blop"},
         {MODEL, "decoder"},
         {DECODER ", \"model\": {\"type\": \"WordPiece\", \"vocab\": {}}", "WordPiece"},
-        {DECODER ", \"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": [], \"dropout\": 0.1}", "dropout"},
-        {DECODER ", \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]}", "merge 0"},
-        {DECODER ", \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}", "\"a\""},
-        {DECODER ", \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 0}, \"merges\": []}", "id 0"},
-        {"\"added_tokens\": [{\"id\": 99999999999, \"content\": \"x\"}], " DECODER ", " MODEL, "added_tokens"},
+        {DECODER
+         ", \"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": [], \"dropout\": 0.1}",
+         "dropout"},
+        {DECODER ", \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]}",
+         "merge 0"},
+        {DECODER ", \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}",
+         "\"a\""},
+        {DECODER
+         ", \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 0}, \"merges\": []}",
+         "id 0"},
+        {"\"added_tokens\": [{\"id\": 99999999999, \"content\": \"x\"}], " DECODER ", " MODEL,
+         "added_tokens"},
         {DECODER ", \"model\": 3", "model"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -47,7 +47,8 @@ static void test_nfc_orders_and_blocks(void **state) {
     /* dot above (230) before dot below (220): reordered; d with dot below composes. */
     expect_form(HR_NFC, "d\xcc\x87\xcc\xa3", "\xe1\xb8\x8d\xcc\x87");
     /* A second mark of the same class is blocked. */
-    expect_form(HR_NFC, "a\xcc\x84\xcc\x81", "\xc4\x81\xcc\x81");
+    expect_form(HR_NFC, "a\xcd\xa3\xcc\x81", "a\xcd\xa3\xcc\x81");
+    expect_form(HR_NFC, "a\xcc\xa3\xcc\x81", "\xe1\xba\xa1\xcc\x81");
     expect_form(HR_NFD, "\xe1\xba\xbf", "e\xcc\x82\xcc\x81");
     expect_form(HR_NFKC, "\xef\xac\x81\xc2\xb2", "fi2");
     /* A mark that is newer than the reference's tables (U+0898, Unicode 14) is not reordered. */
@@ -58,7 +59,7 @@ static void test_many_marks_are_ordered_in_time(void **state) {
     (void)state;
     struct hr_buf in = {0}, out = {0};
     hr_buf_putc(&in, 'x');
-    for (int i = 0; i < 300000; i++) hr_buf_puts(&in, i % 2 ? "\xcc\xa3" : "\xcc\x81");
+    for (int i = 0; i < 2000000; i++) hr_buf_puts(&in, i % 2 ? "\xcc\xa3" : "\xcc\x81");
     hr_uni_normalize(HR_NFC, in.data, in.len, NULL, &out, NULL);
     assert_memory_equal(out.data, "x\xcc\xa3\xcc\xa3", 5);
     hr_buf_finish(&in);
@@ -105,10 +106,10 @@ static void test_broken_utf8_is_replaced_by_maximal_parts(void **state) {
     (void)state;
 #define R "\xef\xbf\xbd"
     expect_lossy("a\xff\x62", 3, "a" R "b");
-    expect_lossy("\xe4\xba", 2, R);          /* a prefix of a character: one */
+    expect_lossy("\xe4\xba", 2, R); /* a prefix of a character: one */
     expect_lossy("\xe4\xba\x41", 3, R "A");
-    expect_lossy("\xc0\xaf", 2, R R);        /* never valid: one each */
-    expect_lossy("\xed\xa0\x80", 3, R R R);  /* a surrogate */
+    expect_lossy("\xc0\xaf", 2, R R);       /* never valid: one each */
+    expect_lossy("\xed\xa0\x80", 3, R R R); /* a surrogate */
     expect_lossy("\xf0\x9f\x8d", 3, R);
     expect_lossy("\xf4\x90\x80\x80", 4, R R R R);
     expect_lossy("\xf0\x9f\x8d\xb5", 4, "\xf0\x9f\x8d\xb5");
@@ -160,9 +161,9 @@ static void test_regex_matches(void **state) {
     expect_match("\\bb", "ab b", 3, 4);
     expect_match("a.", "a\nab", 2, 4);
     expect_match("(?i:'s|'t)", "'S", 0, 2);
-    expect_match("(?i:s)", "\xc5\xbf", 0, 2);      /* long s */
-    expect_match("(?i:k)", "\xe2\x84\xaa", 0, 3);  /* Kelvin sign */
-    expect_match("(?i:a)b", "AB", -1, 0);          /* the flag ends with its group */
+    expect_match("(?i:s)", "\xc5\xbf", 0, 2);     /* long s */
+    expect_match("(?i:k)", "\xe2\x84\xaa", 0, 3); /* Kelvin sign */
+    expect_match("(?i:a)b", "AB", -1, 0);         /* the flag ends with its group */
     expect_match("[^a-c\\s]+", "a bxyzc", 3, 6);
     expect_match("[]a]", "]", 0, 1);
     expect_match("[a-]+", "b-a", 1, 3);
@@ -178,9 +179,11 @@ static void test_regex_matches(void **state) {
 
 static void test_regex_refuses_by_name(void **state) {
     (void)state;
-    static const char *const bad[] = {"(a", "a)", "[a", "*a", "(?P<n>a)", "\\1", "[[:alpha:]]", "(?<=ab)c",
-                                      "(?:a*)*", "\\p{Nope}", "\\p{L", "\\pL", "[z-a]", "a\\", "\\k",
-                                      "(?i:[a-z])", "(?i:\xc3\xa9)", "a{2}+", "a{2000}", "(?m)a", "\\G"};
+    static const char *const bad[] = {
+        "(a",          "a)",       "[a",      "*a",         "(?P<n>a)",      "\\1",
+        "[[:alpha:]]", "(?<=ab)c", "(?:a*)*", "\\p{Nope}",  "\\p{L",         "\\pL",
+        "[z-a]",       "a\\",      "\\k",     "(?i:[a-z])", "(?i:\xc3\xa9)", "a{2}+",
+        "a{2000}",     "(?m)a",    "\\G"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct hr_regex *re = NULL;
         struct hr_err err = {0};
@@ -210,12 +213,56 @@ static void test_regex_needs_little_stack_for_a_long_text(void **state) {
 
 /* Text of characters that the patterns tell apart, among them all kinds of blanks. */
 static size_t random_text(uint64_t seed, char *out, size_t n_chars) {
-    static const char *const alphabet[] = {
-        "a", "b", "Z", "Q", "s", "t", "r", "e", "v", "m", "l", "d", "S", "L", "'", "'", "'", " ", " ", " ",
-        "\n", "\r", "\t", "1", "2", "9", "!", ".", "/", "-", "\xc2\x85", "\xc2\xa0", "\xe3\x80\x80",
-        "\xc3\xa9", "\xc3\x89", "\xc7\x85", "\xca\xb0", "\xe4\xb8\xad", "\xcc\x81", "\xe0\xa4\xbe", "\xc5\xbf",
-        "\xd9\xa3", "\xe2\x85\xa3", "\xc2\xbd", "\xf0\x9f\x8d\xb5", "\xe2\x80\x8d", "\xe1\xa0\x8e",
-        "\xe2\x84\xaa", "\x01", "\xe2\x80\x99"};
+    static const char *const alphabet[] = {"a",
+                                           "b",
+                                           "Z",
+                                           "Q",
+                                           "s",
+                                           "t",
+                                           "r",
+                                           "e",
+                                           "v",
+                                           "m",
+                                           "l",
+                                           "d",
+                                           "S",
+                                           "L",
+                                           "'",
+                                           "'",
+                                           "'",
+                                           " ",
+                                           " ",
+                                           " ",
+                                           "\n",
+                                           "\r",
+                                           "\t",
+                                           "1",
+                                           "2",
+                                           "9",
+                                           "!",
+                                           ".",
+                                           "/",
+                                           "-",
+                                           "\xc2\x85",
+                                           "\xc2\xa0",
+                                           "\xe3\x80\x80",
+                                           "\xc3\xa9",
+                                           "\xc3\x89",
+                                           "\xc7\x85",
+                                           "\xca\xb0",
+                                           "\xe4\xb8\xad",
+                                           "\xcc\x81",
+                                           "\xe0\xa4\xbe",
+                                           "\xc5\xbf",
+                                           "\xd9\xa3",
+                                           "\xe2\x85\xa3",
+                                           "\xc2\xbd",
+                                           "\xf0\x9f\x8d\xb5",
+                                           "\xe2\x80\x8d",
+                                           "\xe1\xa0\x8e",
+                                           "\xe2\x84\xaa",
+                                           "\x01",
+                                           "\xe2\x80\x99"};
     size_t len = 0;
     for (size_t i = 0; i < n_chars; i++) {
         double u = hr_rng_uniform(seed, 1, i);
@@ -245,7 +292,9 @@ static void test_splitters_equal_their_patterns(void **state) {
                 assert_true(hr_regex_find(re, &t, pos, &scratch, &b, &e));
                 assert_int_equal(b, pos);
                 size_t got = fn(text, len, pos);
-                if (got != e) fail_msg("pattern %zu seed %d at %zu: %zu, want %zu", k, (int)seed, pos, got, e);
+                if (got != e)
+                    fail_msg("pattern %zu seed %d at %zu: %zu, want %zu", k, (int)seed, pos, got,
+                             e);
             }
         }
         hr_regex_destroy(&re);
@@ -260,7 +309,8 @@ static void expect_pieces(struct hr_pretok *p, const char *text, const char *wan
     hr_pretok_run(p, text, strlen(text), true, &pieces);
     for (size_t i = 0; i < pieces.n; i++) {
         if (i) hr_buf_putc(&got, '|');
-        hr_buf_append(&got, pieces.s + pieces.spans[i].begin, pieces.spans[i].end - pieces.spans[i].begin);
+        hr_buf_append(&got, pieces.s + pieces.spans[i].begin,
+                      pieces.spans[i].end - pieces.spans[i].begin);
     }
     assert_string_equal(hr_buf_cstr(&got), want);
     hr_buf_finish(&got);
@@ -268,10 +318,12 @@ static void expect_pieces(struct hr_pretok *p, const char *text, const char *wan
     hr_pretok_finish(p);
 }
 
-static struct hr_pretok one_regex(const char *pattern, enum hr_split_behavior behavior, bool invert) {
+static struct hr_pretok one_regex(const char *pattern, enum hr_split_behavior behavior,
+                                  bool invert) {
     struct hr_pretok p = {0};
     struct hr_err err;
-    assert_int_equal(hr_pretok_add_regex(&p, pattern, strlen(pattern), behavior, invert, &err), HR_OK);
+    assert_int_equal(hr_pretok_add_regex(&p, pattern, strlen(pattern), behavior, invert, &err),
+                     HR_OK);
     return p;
 }
 
@@ -298,8 +350,10 @@ static void test_split_behaviors(void **state) {
     for (size_t i = 0; i < 5; i++) {
         struct hr_pretok p = one_regex("-", cases[i].behavior, false);
         expect_pieces(&p, "the-final--countdown", cases[i].want);
-        p = one_step((struct hr_pretok_step){.type = HR_PRETOK_SPLIT, .behavior = cases[i].behavior,
-                                             .literal = hr_xstrdup("-"), .literal_len = 1});
+        p = one_step((struct hr_pretok_step){.type = HR_PRETOK_SPLIT,
+                                             .behavior = cases[i].behavior,
+                                             .literal = hr_xstrdup("-"),
+                                             .literal_len = 1});
         expect_pieces(&p, "the-final--countdown", cases[i].want);
     }
     struct hr_pretok p = one_regex("[a-z]+", HR_SPLIT_REMOVED, true);
@@ -312,11 +366,13 @@ static void test_split_behaviors(void **state) {
 
 static void test_other_steps(void **state) {
     (void)state;
-    struct hr_pretok p = one_step((struct hr_pretok_step){.type = HR_PRETOK_DIGITS, .individual = true});
+    struct hr_pretok p =
+        one_step((struct hr_pretok_step){.type = HR_PRETOK_DIGITS, .individual = true});
     expect_pieces(&p, "a12 3", "a|1|2| |3");
     p = one_step((struct hr_pretok_step){.type = HR_PRETOK_DIGITS});
     expect_pieces(&p, "a12 3", "a|12| |3");
-    p = one_step((struct hr_pretok_step){.type = HR_PRETOK_PUNCTUATION, .behavior = HR_SPLIT_CONTIGUOUS});
+    p = one_step(
+        (struct hr_pretok_step){.type = HR_PRETOK_PUNCTUATION, .behavior = HR_SPLIT_CONTIGUOUS});
     expect_pieces(&p, "a.,b", "a|.,|b");
     p = one_step((struct hr_pretok_step){.type = HR_PRETOK_BYTE_LEVEL, .use_regex = true});
     expect_pieces(&p, "it's  12", "it|'s| | 12");
@@ -324,18 +380,22 @@ static void test_other_steps(void **state) {
     expect_pieces(&p, "ab", " ab");
     p = one_step((struct hr_pretok_step){.type = HR_PRETOK_WHITESPACE_SPLIT});
     expect_pieces(&p, " a b ", "a|b");
-    p = one_step((struct hr_pretok_step){.type = HR_PRETOK_METASPACE, .split = true,
-                                         .prepend = HR_PREPEND_ALWAYS, .literal = hr_xstrdup("_"),
+    p = one_step((struct hr_pretok_step){.type = HR_PRETOK_METASPACE,
+                                         .split = true,
+                                         .prepend = HR_PREPEND_ALWAYS,
+                                         .literal = hr_xstrdup("_"),
                                          .literal_len = 1});
     expect_pieces(&p, "a b", "_a|_b");
 }
 
 static void test_steps_after_byte_level_see_its_alphabet(void **state) {
     (void)state;
-    /* The bytes of U+00B2, superscript two, are C2 B2; in the alphabet B2 stands as itself, a number. */
+    /* The bytes of U+00B2, superscript two, are C2 B2; in the alphabet B2 stands as itself, a
+     * number. */
     struct hr_pretok p = one_step((struct hr_pretok_step){.type = HR_PRETOK_BYTE_LEVEL});
     struct hr_err err;
-    assert_int_equal(hr_pretok_add(&p, (struct hr_pretok_step){.type = HR_PRETOK_DIGITS}, &err), HR_OK);
+    assert_int_equal(hr_pretok_add(&p, (struct hr_pretok_step){.type = HR_PRETOK_DIGITS}, &err),
+                     HR_OK);
     expect_pieces(&p, "\xc2\xb2", "\xc2|\xb2");
 }
 
