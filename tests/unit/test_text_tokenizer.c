@@ -21,14 +21,16 @@
 
 #define R_ "\xef\xbf\xbd"
 
-enum { N_MERGES = 6, N_EXTRA = 4, N_TOKENS = 256 + N_MERGES + N_EXTRA };
-enum { IM_START = 256 + N_MERGES, IM_END, TOOL, BOS };
+enum { N_MERGES = 10, N_EXTRA = 5, N_TOKENS = 256 + N_MERGES + N_EXTRA };
+enum { IM_START = 256 + N_MERGES, IM_END, TOOL, BOS, ZZ };
 
-static const char *const merges[N_MERGES] = {"h e", "l l",   "he ll",
-                                             "a a", "aa aa", "\xc4\xa0 hell"};
+static const char *const merges[N_MERGES] = {"h e",           "l l", "he ll", "a a",  "aa aa",
+                                             "\xc4\xa0 hell", "q r", "p q",   "qr s", "p qr"};
 /* What each merge makes; \xc4\xa0 is the alphabet's space. */
-static const char *const merged[N_MERGES] = {"he", "ll", "hell", "aa", "aaaa", "\xc4\xa0hell"};
-static const char *const extra[N_EXTRA] = {"<|im_start|>", "<|im_end|>", "<tool>", "<|bos|>"};
+static const char *const merged[N_MERGES] = {"he",           "ll", "hell", "aa",  "aaaa",
+                                             "\xc4\xa0hell", "qr", "pq",   "qrs", "pqr"};
+/* No merge makes the last one: only a model that ignores merges can give it. */
+static const char *const extra[N_EXTRA] = {"<|im_start|>", "<|im_end|>", "<tool>", "<|bos|>", "zz"};
 
 static struct hr_tokenizer *make(const char *pre, bool add_bos) {
     static char bytes[256][4];
@@ -43,7 +45,8 @@ static struct hr_tokenizer *make(const char *pre, bool add_bos) {
         } else {
             tokens[i] = i < 256 + N_MERGES ? merged[i - 256] : extra[i - 256 - N_MERGES];
             token_len[i] = strlen(tokens[i]);
-            if (i >= IM_START) types[i] = i == TOOL ? HR_TOKEN_USER_DEFINED : HR_TOKEN_CONTROL;
+            if (i >= IM_START && i < ZZ)
+                types[i] = i == TOOL ? HR_TOKEN_USER_DEFINED : HR_TOKEN_CONTROL;
         }
     }
     for (int i = 0; i < N_MERGES; i++) merge_len[i] = strlen(merges[i]);
@@ -129,11 +132,22 @@ static void test_long_pieces_merge_like_short_ones(void **state) {
     int32_t want[400];
     for (uint64_t seed = 0; seed < 300; seed++) {
         size_t n = 1 + (size_t)(seed * 7 % 390);
-        for (size_t i = 0; i < n; i++) text[i] = "helaa"[(size_t)(hr_rng_uniform(seed, 2, i) * 5)];
+        for (size_t i = 0; i < n; i++)
+            text[i] = "helaapqrspqrs"[(size_t)(hr_rng_uniform(seed, 2, i) * 13)];
         text[n] = 0;
         size_t n_want = merge_naively(t, text, n, want);
         expect_ids_opts(t, text, &without, want, n_want);
     }
+    hr_tokenizer_destroy(&t);
+}
+
+static void test_a_token_that_no_merge_makes(void **state) {
+    (void)state;
+    struct hr_tokenizer *t = make("gpt-2", false);
+    EXPECT_IDS(t, "zz", &without, 'z', 'z');
+    hr_tokenizer_destroy(&t);
+    t = make("llama-bpe", false); /* looks a whole piece up first */
+    EXPECT_IDS(t, "zz", &without, ZZ);
     hr_tokenizer_destroy(&t);
 }
 
@@ -416,11 +430,15 @@ static void test_user_spans_follow_a_normalizer(void **state) {
                                        "{\"String\": \"aaaa\"}, \"content\": \"b\"}, "
                                        "\"added_tokens\": [{\"id\": 8, \"content\": \"_b\", "
                                        "\"normalized\": true, \"special\": true}], ");
-    const struct hr_span first[] = {{0, 5}}, last[] = {{6, 7}};
+    const struct hr_span first[] = {{0, 5}}, last[] = {{6, 7}}, replaced[] = {{2, 3}};
     struct hr_encode_opts o = {.parse_special = true, .plain = first, .n_plain = 1};
     EXPECT_IDS(t, "aaaaa_b", &o, 2, 1, 8); /* aaaa became b; the token after it is the template's */
     o.plain = last;
     EXPECT_IDS(t, "aaaaa_b", &o, 2, 1, 4, 2);
+    /* What a replacement made of a user's bytes is the user's. */
+    EXPECT_IDS(t, "_aaaa", &with_special, 8);
+    o.plain = replaced;
+    EXPECT_IDS(t, "_aaaa", &o, 4, 2);
     hr_tokenizer_destroy(&t);
 }
 
@@ -472,6 +490,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(test_long_pieces_merge_like_short_ones),
+        cmocka_unit_test(test_a_token_that_no_merge_makes),
         cmocka_unit_test(test_a_million_equal_letters),
         cmocka_unit_test(test_control_tokens_are_read_only_when_asked),
         cmocka_unit_test(test_control_tokens_typed_by_a_user_are_text),
