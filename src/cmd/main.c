@@ -20,20 +20,12 @@ struct command {
 };
 
 static const struct command commands[] = {
-#ifdef HR_HAVE_RUN
     {"run", "Answer the prompts of one or more manifests; go on where the last run stopped.",
      hr_cmd_run},
-#endif
     {"status", "Tell how far the jobs under an output folder are, live or dead.", hr_cmd_status},
-#ifdef HR_HAVE_TOKENIZE
     {"tokenize", "Turn text into token ids and back, JSON lines in and out.", hr_cmd_tokenize},
-#endif
-#ifdef HR_HAVE_RENDER
     {"render", "Render chat templates, JSON lines in and out.", hr_cmd_render},
-#endif
-#ifdef HR_HAVE_BENCH
     {"bench", "Measure prefill and decode speed, load time and memory.", hr_cmd_bench},
-#endif
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
 
