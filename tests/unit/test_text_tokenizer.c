@@ -75,7 +75,7 @@ static void expect_ids_opts(const struct hr_tokenizer *t, const char *text,
     struct hr_ids ids = {0};
     struct hr_err err = {0};
     assert_int_equal(hr_tokenizer_encode(t, text, strlen(text), opts, &ids, &err), HR_OK);
-    if (ids.len != n || memcmp(ids.data, want, n * sizeof *want) != 0) {
+    if (ids.len != n || (n && memcmp(ids.data, want, n * sizeof *want) != 0)) {
         struct hr_buf b = {0};
         for (size_t i = 0; i < ids.len; i++) hr_buf_printf(&b, " %d", (int)ids.data[i]);
         fail_msg("'%s' became%s", text, hr_buf_cstr(&b));
