@@ -20,7 +20,7 @@ static void destroy(struct hr_backend *base) {
     struct hr_cpu *be = (struct hr_cpu *)base;
     for (int i = 0; be->scratch && i < be->n_threads; i++) {
         struct hr_cpu_scratch *s = &be->scratch[i];
-        free(s->row), free(s->raw), free(s->e), free(s->cands);
+        free(s->row), free(s->raw), free(s->e), free(s->bucket), free(s->cands);
         free(s->q), free(s->s), free(s->o), free(s->o_seg), free(s->m);
     }
     hr_cpu_slab_release(&be->slab);

@@ -27,6 +27,9 @@ typedef uint16_t hr_bf16; /* the upper half of an f32 */
 /* Queries (rows x heads of one KV head) that share the loads of K and V: enough that loads cost little,
  * few enough that scores and outputs of all stay in the second-level cache. */
 #define HR_CPU_ATTN_QUERIES 48
+/* The sampler's buckets: 1/16 in the logit, over a range past which exp is below 1e-13 of the best. */
+#define HR_CPU_BUCKETS       512
+#define HR_CPU_BUCKETS_A_NAT 16
 
 /* One instruction-set tier. Filled once when a backend opens: ref, then each tier that the machine
  * has and the mask allows overwrites what it does better. None aliases; none fails. */
@@ -79,8 +82,9 @@ struct hr_cpu_kernels {
     float (*max_of)(const float *x, int n, bool *bad);
     /* Sum of exp(x - m), lanes in f64, in a fixed order. */
     double (*sum_exp)(const float *x, int n, float m);
-    /* x = (x - m) / t in place and e = exp(x); t > 0. */
-    void (*temper)(float *x, float *e, int n, float m, float t);
+    /* x = (x - m) / t in place, e = exp(x), and the bucket of x: HR_CPU_BUCKETS_A_NAT a unit below 0,
+     * the last one for all the rest. t > 0, x <= m. */
+    void (*temper)(float *x, float *e, uint16_t *bucket, int n, float m, float t);
 };
 
 void hr_cpu_init_ref(struct hr_cpu_kernels *k);
@@ -136,6 +140,7 @@ struct hr_kv_store {
 struct hr_cpu_scratch {
     /* of `scratch_cols` elements: */
     float *row, *raw, *e; /* raw: logits before penalties; e: weights while sampling */
+    uint16_t *bucket;
     struct hr_cpu_cand {
         float z, e;
         int32_t id;

@@ -35,12 +35,13 @@ static enum hr_status grow_rows(struct hr_cpu *be, int n_cols, struct hr_err *er
     size_t n = round_up((size_t)n_cols, HR_CPU_PANEL);
     for (int i = 0; i < be->n_threads; i++) {
         struct hr_cpu_scratch *s = &be->scratch[i];
-        free(s->row), free(s->raw), free(s->e), free(s->cands);
+        free(s->row), free(s->raw), free(s->e), free(s->bucket), free(s->cands);
         s->row = scratch_alloc(n * sizeof *s->row);
         s->raw = scratch_alloc(n * sizeof *s->raw);
         s->e = scratch_alloc(n * sizeof *s->e);
+        s->bucket = scratch_alloc(n * sizeof *s->bucket);
         s->cands = scratch_alloc(n * sizeof *s->cands);
-        if (!s->row || !s->raw || !s->e || !s->cands) {
+        if (!s->row || !s->raw || !s->e || !s->bucket || !s->cands) {
             be->scratch_cols = 0;
             return hr_err_set(err, HR_ERR_NOMEM, "no memory for rows of %d values", n_cols);
         }

@@ -57,6 +57,19 @@ static inline float exp_f32(float x) {
     return x < lo ? 0.0f : y;
 }
 
+/* Floats as integers in the same order (the negative ones' bits turned over): their maximum needs no
+ * lanes to be written out, because it is the same in any order. A NaN of either sign is an end. */
+static inline int32_t order_of(float f) {
+    int32_t i = (int32_t)f32_bits(f);
+    return i ^ (i >> 31 & 0x7fffffff);
+}
+
+static inline float max_of(const float *x, int n) {
+    int32_t top = order_of(-INFINITY);
+    for (int i = 0; i < n; i++) top = order_of(x[i]) > top ? order_of(x[i]) : top;
+    return bits_f32((uint32_t)(top ^ (top >> 31 & 0x7fffffff)));
+}
+
 static inline float tree_sum(float *lane) {
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int j = 0; j < half; j++) lane[j] += lane[j + half];
@@ -65,14 +78,10 @@ static inline float tree_sum(float *lane) {
 
 static void lanes_softmax(float *s, int n, float scale, float *m, float *sum) {
     int n16 = (n + LANES - 1) / LANES * LANES;
-    float max[LANES], acc[LANES];
+    float acc[LANES] = {0};
     for (int i = 0; i < n; i++) s[i] *= scale;
     for (int i = n; i < n16; i++) s[i] = -INFINITY;
-    for (int j = 0; j < LANES; j++) max[j] = -INFINITY, acc[j] = 0;
-    for (int i = 0; i < n16; i += LANES)
-        for (int j = 0; j < LANES; j++) max[j] = s[i + j] > max[j] ? s[i + j] : max[j];
-    float top = max[0];
-    for (int j = 1; j < LANES; j++) top = max[j] > top ? max[j] : top;
+    float top = max_of(s, n16);
     for (int i = 0; i < n16; i += LANES)
         for (int j = 0; j < LANES; j++) {
             s[i + j] = exp_f32(s[i + j] - top);
@@ -124,28 +133,13 @@ static void lanes_to_bf16(hr_bf16 *restrict y, const float *restrict x, int n) {
 }
 
 static float lanes_max_of(const float *x, int n, bool *bad) {
-    float max[LANES];
-    uint32_t odd[LANES] = {0};
-    for (int j = 0; j < LANES; j++) max[j] = -INFINITY;
-    int i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float v = x[i + j];
-            max[j] = v > max[j] ? v : max[j];
-            odd[j] |= v < INFINITY ? 0u : 1u;
-        }
-    for (; i < n; i++) {
-        max[0] = x[i] > max[0] ? x[i] : max[0];
-        odd[0] |= x[i] < INFINITY ? 0u : 1u;
-    }
-    float top = max[0];
-    uint32_t any = odd[0];
-    for (int j = 1; j < LANES; j++) {
-        top = max[j] > top ? max[j] : top;
-        any |= odd[j];
+    uint32_t any = 0; /* a NaN or +inf */
+    for (int i = 0; i < n; i++) {
+        uint32_t u = f32_bits(x[i]);
+        any |= (uint32_t)((u & 0x7fffffffu) > 0x7f800000u) | (uint32_t)(u == 0x7f800000u);
     }
     *bad = any != 0;
-    return top;
+    return max_of(x, n);
 }
 
 static double lanes_sum_exp(const float *x, int n, float m) {
@@ -162,10 +156,16 @@ static double lanes_sum_exp(const float *x, int n, float m) {
     return acc[0];
 }
 
-static void lanes_temper(float *restrict x, float *restrict e, int n, float m, float t) {
+static void lanes_temper(float *restrict x, float *restrict e, uint16_t *restrict bucket, int n, float m,
+                         float t) {
+    const float last = -(float)(HR_CPU_BUCKETS - 1) / HR_CPU_BUCKETS_A_NAT;
     for (int i = 0; i < n; i++) {
         x[i] = (x[i] - m) / t;
         e[i] = exp_f32(x[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        float z = x[i] > last ? x[i] : last;
+        bucket[i] = (uint16_t)(int32_t)(-z * HR_CPU_BUCKETS_A_NAT);
     }
 }
 

@@ -18,32 +18,23 @@
 #include "backend/cpu/cpu_int.h"
 #include "base/assert.h"
 
-/* Buckets of 1/16 in the logit, over a range past which exp is below 1e-13 of the best; the last one
- * holds the rest. */
-#define N_BUCKETS     512
-#define BUCKETS_A_NAT 16
-
 struct sampler {
     const float *z, *e; /* [n] logits below the best, over temperature; exp of it. Borrowed */
+    const uint16_t *bucket; /* [n] borrowed */
     int n;
     struct hr_cpu_cand *cands; /* [n] the bucket that was sorted last */
     int sorted, n_cands;       /* which one, -1: none */
-    uint32_t count[N_BUCKETS];
-    double mass[N_BUCKETS];
+    uint32_t count[HR_CPU_BUCKETS];
+    double mass[HR_CPU_BUCKETS];
 };
-
-static int bucket_of(float z) {
-    return z > -(float)(N_BUCKETS - 1) / BUCKETS_A_NAT ? (int)(-z * BUCKETS_A_NAT) : N_BUCKETS - 1;
-}
 
 static void fill_buckets(struct sampler *s) {
     memset(s->count, 0, sizeof s->count);
     memset(s->mass, 0, sizeof s->mass);
     s->sorted = -1;
     for (int i = 0; i < s->n; i++) {
-        int b = bucket_of(s->z[i]);
-        s->count[b]++;
-        s->mass[b] += (double)s->e[i];
+        s->count[s->bucket[i]]++;
+        s->mass[s->bucket[i]] += (double)s->e[i];
     }
 }
 
@@ -73,13 +64,20 @@ static void sort_cands(struct hr_cpu_cand *c, int n) {
     }
 }
 
+/* Stretches of ids without a member, which are most, are passed over at once. */
 static void sort_bucket(struct sampler *s, int bucket) {
+    enum { STRETCH = 64 };
     if (s->sorted == bucket) return;
     s->sorted = bucket;
     s->n_cands = 0;
-    for (int i = 0; i < s->n; i++)
-        if (bucket_of(s->z[i]) == bucket)
-            s->cands[s->n_cands++] = (struct hr_cpu_cand){s->z[i], s->e[i], i};
+    for (int i = 0, end; i < s->n; i = end) {
+        uint16_t any = 0;
+        end = i + STRETCH < s->n ? i + STRETCH : s->n;
+        for (int j = i; j < end; j++) any |= (uint16_t)(s->bucket[j] == bucket);
+        for (int j = i; any && j < end; j++)
+            if (s->bucket[j] == bucket)
+                s->cands[s->n_cands++] = (struct hr_cpu_cand){s->z[j], s->e[j], j};
+    }
     sort_cands(s->cands, s->n_cands);
 }
 
@@ -92,7 +90,7 @@ static double capped(double mass, double cap) {
 /* Mass of the first k tokens. */
 static double mass_of_first(struct sampler *s, int k) {
     double mass = 0;
-    for (int b = 0; b < N_BUCKETS; b++) {
+    for (int b = 0; b < HR_CPU_BUCKETS; b++) {
         if (s->count[b] < (uint32_t)k) {
             mass += s->mass[b];
             k -= (int)s->count[b];
@@ -109,7 +107,8 @@ static double mass_of_first(struct sampler *s, int k) {
 /* Mass of the tokens with z >= z_min. */
 static double mass_above(struct sampler *s, float z_min) {
     double mass = 0, part = 0;
-    int last = bucket_of(z_min);
+    int last = (int)(-z_min * HR_CPU_BUCKETS_A_NAT);
+    if (!(last < HR_CPU_BUCKETS)) last = HR_CPU_BUCKETS - 1;
     for (int b = 0; b < last; b++) mass += s->mass[b];
     sort_bucket(s, last);
     for (int i = 0; i < s->n_cands && s->cands[i].z >= z_min; i++) part += (double)s->cands[i].e;
@@ -120,7 +119,7 @@ static double mass_above(struct sampler *s, float z_min) {
 static int32_t token_at(struct sampler *s, double target, double *reached) {
     double mass = 0;
     int b = 0, last = 0;
-    for (int i = 0; i < N_BUCKETS; i++)
+    for (int i = 0; i < HR_CPU_BUCKETS; i++)
         if (s->mass[i] > 0) last = i;
     for (; b < last && mass + s->mass[b] < target; b++) mass += s->mass[b];
     sort_bucket(s, b);
@@ -138,7 +137,7 @@ static int32_t token_at(struct sampler *s, double target, double *reached) {
 static int32_t draw(struct sampler *s, const struct hr_sample_row *row) {
     fill_buckets(s);
     double kept = 0, reached;
-    for (int b = 0; b < N_BUCKETS; b++) kept += s->mass[b];
+    for (int b = 0; b < HR_CPU_BUCKETS; b++) kept += s->mass[b];
     if (row->top_k > 0 && row->top_k < s->n) kept = mass_of_first(s, row->top_k);
     double after_k = kept;
     if (row->top_p < 1) {
@@ -204,8 +203,9 @@ static struct hr_sampled sample_row(const struct hr_cpu *be, float *x, int n,
     } else {
         /* the logits are kept aside: x becomes what the distribution is made of */
         memcpy(scratch->row, x, (size_t)n * sizeof *x);
-        be->k.temper(x, scratch->e, n, max, row->temperature);
-        struct sampler s = {.z = x, .e = scratch->e, .n = n, .cands = scratch->cands};
+        be->k.temper(x, scratch->e, scratch->bucket, n, max, row->temperature);
+        struct sampler s = {.z = x, .e = scratch->e, .bucket = scratch->bucket, .n = n,
+                            .cands = scratch->cands};
         token = draw(&s, row);
         logit = raw_logit(row, scratch->raw, token, scratch->row[token]);
     }
