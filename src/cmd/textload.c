@@ -194,8 +194,9 @@ static enum hr_status load_generation(struct loader *l, struct hr_err *err) {
 }
 
 static void set_source(struct source *s, const char *text, size_t len) {
-    if (s->found) return;
     s->found = true;
+    hr_buf_clear(
+        &s->text); /* of two templates of one name the last is the one, as in the reference */
     hr_buf_append(&s->text, text, len);
 }
 

@@ -188,6 +188,7 @@ static void rows_with_tools_get_the_tool_template(void **state) {
     write_text("tokenizer_config.json",
                "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"tools\"},"
                "{\"name\":\"rag\",\"template\":\"rag\"},"
+               "{\"name\":\"default\",\"template\":\"old\"},"
                "{\"name\":\"default\",\"template\":\"plain\"}]}");
     load(&t);
     assert_renders(hr_model_text_template(&t, false), "plain");
