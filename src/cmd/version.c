@@ -3,13 +3,14 @@
  * version: what this binary is: version, commit, compiler, kind of build, instruction-set tiers and
  * libraries. All but the detected tiers are facts of the build, given by meson. */
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "cmd/cmd.h"
-#include "vcs.h" /* made by meson: HR_VCS, empty outside a git checkout */
+#include "vcs.h" /* made by meson: HR_VCS, "unknown" outside a git checkout */
 
 const char *hr_version(void) {
-    return sizeof HR_VCS > 1 ? HR_VERSION " (" HR_VCS ")" : HR_VERSION;
+    return strcmp(HR_VCS, "unknown") ? HR_VERSION " (" HR_VCS ")" : HR_VERSION;
 }
 
 static void print_tiers(const char *title, unsigned flags) {

@@ -45,16 +45,26 @@ double hr_rate_per_s(const struct hr_rate *r, int64_t now_ns) {
            (double)(now_ns - r->at_ns[oldest]);
 }
 
+/* The rows that end first are the short ones: while few have ended, what all have produced so far
+ * says more about the mean. A row in flight has half a mean to go at least, however long it is. */
+static double tokens_left(const struct hr_progress *p, int64_t rows_left) {
+    double n_flying = (double)(p->running < rows_left ? p->running : rows_left);
+    double inflight = (double)p->inflight_tokens, completed = (double)p->completion_tokens;
+    double mean = completed / (double)p->rows_done;
+    double mean_min = (completed + inflight) / ((double)p->rows_done + n_flying);
+    if (mean < mean_min) mean = mean_min;
+    double to_go = n_flying > 0 ? mean - inflight / n_flying : 0;
+    if (to_go < mean / 2) to_go = mean / 2;
+    return ((double)rows_left - n_flying) * mean + n_flying * to_go;
+}
+
 double hr_progress_eta_s(const struct hr_progress *p) {
     int64_t rows_left = p->rows_total - p->rows_done - p->rejects;
     if (p->rows_total >= 0 && rows_left <= 0) return 0;
     if (p->tok_s <= 0) return -1;
     double left = -1;
     if (p->rows_total >= 0 && p->rows_done > 0) {
-        double mean = (double)p->completion_tokens / (double)p->rows_done;
-        left = mean * (double)rows_left - (double)p->inflight_tokens;
-        /* Rows in flight that are longer than the mean still have something to do. */
-        if (left < (double)p->running) left = (double)p->running;
+        left = tokens_left(p, rows_left);
     }
     if (p->cap_tokens > 0) {
         double to_cap = (double)(p->cap_tokens - p->completion_tokens - p->inflight_tokens);

@@ -41,7 +41,7 @@ struct hr_progress {
 };
 
 /* Seconds to the end: what the missing rows will take at the mean completion length so far, less
- * what is in flight, or less when the cap comes first; -1: not known. */
+ * what is in flight, or until the cap when that comes first; -1: not known. */
 double hr_progress_eta_s(const struct hr_progress *p);
 
 /* One line without newline of at most `width` columns (at least 20 are assumed): what matters least

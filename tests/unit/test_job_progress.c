@@ -109,7 +109,13 @@ static void the_end_is_estimated_from_the_mean_length_and_the_cap(void **state) 
                             .tok_s = 100,
                             .running = 5,
                             .inflight_tokens = 500};
-    assert_true(hr_progress_eta_s(&p) == 95); /* 100 rows x 100 tokens - 500, at 100 a second */
+    /* 95 rows of 100 tokens, and 5 that are at 100 already and may take half of that again. */
+    assert_true(hr_progress_eta_s(&p) == 97.5);
+    p.inflight_tokens = 100;
+    assert_true(hr_progress_eta_s(&p) == 99); /* 80 tokens to go each */
+    p.inflight_tokens = 2000;
+    assert_true(hr_progress_eta_s(&p) == 195); /* 3000 tokens of 15 rows: the mean is 200 or more */
+    p.inflight_tokens = 500;
     p.cap_tokens = 2500;
     assert_true(hr_progress_eta_s(&p) == 10);
     p.rows_total = -1;
