@@ -3,10 +3,10 @@
  * render: messages through a chat template, a JSON line in, a JSON line out.
  *
  * For people who want to see what a template does, and for conformance tests. The members of a line
- * are the variables of the template; `tools` and `documents` are null when absent, the special tokens
- * come from the model. With --raw a line is {"template": ..., "context": {...}, "now": ...} and the
- * template sees exactly that context. A line that fails, a syntax error included, gets {"error": ...}
- * and the next one is served. */
+ * are the variables of the template; `tools` and `documents` are null when absent, the special
+ * tokens come from the model. With --raw a line is {"template": ..., "context": {...}, "now": ...}
+ * and the template sees exactly that context. A line that fails, a syntax error included, gets
+ * {"error": ...} and the next one is served. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ struct variables {
     size_t n_names;
 };
 
-static enum hr_status open_template_file(const char *path, struct hr_template **out, struct hr_err *err) {
+static enum hr_status open_template_file(const char *path, struct hr_template **out,
+                                         struct hr_err *err) {
     struct hr_buf source = {0};
     struct stat info;
     enum hr_status st = HR_OK;
@@ -75,7 +76,8 @@ static bool parse_time(const char *s, struct tm *out) {
     return true;
 }
 
-static void add(struct variables *vars, const char *name, const char *json, size_t len, bool trusted) {
+static void add(struct variables *vars, const char *name, const char *json, size_t len,
+                bool trusted) {
     vars->v = hr_xrealloc(vars->v, (vars->n + 1) * sizeof *vars->v);
     vars->v[vars->n++] = (struct hr_template_var){name, json, len, trusted};
 }
@@ -119,7 +121,8 @@ static enum hr_status raw_line(const struct hr_jval *line, struct variables *var
     if (hr_jscan_get(line, "now", &v) && v.type == HR_JSTRING) {
         hr_jscan_str(&v, &s);
         if (!parse_time(hr_buf_cstr(&s), now)) {
-            st = hr_err_set(err, HR_ERR_FORMAT, "\"now\" must be a time such as 2026-03-07T09:05:03");
+            st = hr_err_set(err, HR_ERR_FORMAT,
+                            "\"now\" must be a time such as 2026-03-07T09:05:03");
         }
     }
     hr_buf_clear(&s);
@@ -148,7 +151,8 @@ static void chat_line(const struct render *r, const struct hr_jval *line, struct
 static const struct hr_template *pick_template(const struct render *r, const struct hr_jval *line) {
     struct hr_jval tools;
     if (r->file_template) return r->file_template;
-    bool has_tools = hr_jscan_get(line, "tools", &tools) && tools.type == HR_JARRAY && tools.len > 2;
+    bool has_tools =
+        hr_jscan_get(line, "tools", &tools) && tools.type == HR_JARRAY && tools.len > 2;
     return hr_model_text_template(&r->text, has_tools);
 }
 
@@ -168,7 +172,8 @@ static enum hr_status render_line(const struct render *r, const char *text, size
     }
     const struct hr_template *t = own ? own : pick_template(r, &line);
     if (!st && !t) st = hr_err_set(err, HR_ERR_CONFIG, "there is no chat template");
-    if (!st) st = hr_template_render(t, vars.v, vars.n, &now, &hr_template_limits_default, out, err);
+    if (!st)
+        st = hr_template_render(t, vars.v, vars.n, &now, &hr_template_limits_default, out, err);
     hr_template_destroy(&own);
     variables_finish(&vars);
     return st;
@@ -230,18 +235,30 @@ int hr_cmd_render(int argc, char **argv) {
     const char *model = NULL, *file = NULL, *now = NULL;
     struct render r = {0};
     const struct hr_opt opts[] = {
-        {"model", "PATH", "Input", "Take template and special tokens of this model (a .gguf file or a directory).",
+        {"model", "PATH", "Input",
+         "Take template and special tokens of this model (a .gguf file or a directory).",
          HR_OPT_STR, &model},
-        {"template", "FILE", "Input", "Take this template. Default: the model's own.", HR_OPT_STR, &file},
-        {"raw", NULL, "Input", "A line is {\"template\": ..., \"context\": {...}, \"now\": ...}. Default: "
-         "a line holds messages and other variables.", HR_OPT_FLAG, &r.raw},
-        {"now", "TIME", "Output", "What the template sees as the time, such as 2026-03-07T09:05:03. "
-         "Default: the present time, UTC.", HR_OPT_STR, &now, &r.has_now},
+        {"template", "FILE", "Input", "Take this template. Default: the model's own.", HR_OPT_STR,
+         &file},
+        {"raw", NULL, "Input",
+         "A line is {\"template\": ..., \"context\": {...}, \"now\": ...}. Default: "
+         "a line holds messages and other variables.",
+         HR_OPT_FLAG, &r.raw},
+        {"now", "TIME", "Output",
+         "What the template sees as the time, such as 2026-03-07T09:05:03. "
+         "Default: the present time, UTC.",
+         HR_OPT_STR, &now, &r.has_now},
     };
     const struct hr_command_line cl = {
-        "render", "", "Renders messages with a chat template: JSON lines on stdin, one answer a line on "
-        "stdout. A line is {\"messages\": [...], \"tools\": [...], \"add_generation_prompt\": true}.",
-        opts, HR_N_OPTS(opts), 0, 0};
+        "render",
+        "",
+        "Renders messages with a chat template: JSON lines on stdin, one answer a line on "
+        "stdout. A line is {\"messages\": [...], \"tools\": [...], \"add_generation_prompt\": "
+        "true}.",
+        opts,
+        HR_N_OPTS(opts),
+        0,
+        0};
     struct hr_err err = {0};
     int n_args, code;
     if (!hr_options_parse(&cl, argc, argv, &n_args, &code)) return code;

@@ -4,14 +4,15 @@
  *
  * `x.name` looks for an attribute first and an item second, `x["name"]` the other way round, so a
  * dict's own methods hide its keys behind a dot and not in brackets. What would change a list or a
- * dict, and every name with an underscore in front, is an undefined value that fails when it is used. */
+ * dict, and every name with an underscore in front, is an undefined value that fails when it is
+ * used. */
 #include <string.h>
 
 #include "text/jinja_int.h"
 
 static bool changes_object(struct jj_val obj, const struct jj_str *name) {
-    static const char *const list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend",
-                                       "remove", NULL};
+    static const char *const list[] = {"append", "clear",  "pop",    "reverse", "insert",
+                                       "sort",   "extend", "remove", NULL};
     static const char *const dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
     const char *const *names = obj.type == JJ_LIST ? list : obj.type == JJ_DICT ? dict : NULL;
     for (; names && *names; names++)
@@ -30,15 +31,22 @@ static struct jj_val unsafe(struct jj_run *r, struct jj_val obj, const struct jj
     return jj_undef_text(r, jj_sb_val(&sb).s->p);
 }
 
-static struct jj_val loop_attr(struct jj_run *r, const struct jj_loop *l, const struct jj_str *name) {
+static struct jj_val loop_attr(struct jj_run *r, const struct jj_loop *l,
+                               const struct jj_str *name) {
     int64_t i = (int64_t)l->i, n = (int64_t)l->n;
     const struct {
         const char *name;
         struct jj_val v;
     } table[] = {
-        {"index", jj_int(i + 1)}, {"index0", jj_int(i)}, {"first", jj_bool(i == 0)},
-        {"last", jj_bool(i + 1 == n)}, {"length", jj_int(n)}, {"revindex", jj_int(n - i)},
-        {"revindex0", jj_int(n - i - 1)}, {"depth", jj_int(l->depth + 1)}, {"depth0", jj_int(l->depth)},
+        {"index", jj_int(i + 1)},
+        {"index0", jj_int(i)},
+        {"first", jj_bool(i == 0)},
+        {"last", jj_bool(i + 1 == n)},
+        {"length", jj_int(n)},
+        {"revindex", jj_int(n - i)},
+        {"revindex0", jj_int(n - i - 1)},
+        {"depth", jj_int(l->depth + 1)},
+        {"depth0", jj_int(l->depth)},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         if (jj_str_is(name, table[k].name)) return table[k].v;
@@ -49,7 +57,8 @@ static struct jj_val loop_attr(struct jj_run *r, const struct jj_loop *l, const 
     return (struct jj_val){.type = JJ_ABSENT};
 }
 
-static struct jj_val macro_attr(struct jj_run *r, const struct jj_node *m, const struct jj_str *name) {
+static struct jj_val macro_attr(struct jj_run *r, const struct jj_node *m,
+                                const struct jj_str *name) {
     if (jj_str_is(name, "name")) return m->val;
     if (jj_str_is(name, "catch_kwargs")) return jj_bool(m->uses_kwargs);
     if (jj_str_is(name, "catch_varargs")) return jj_bool(m->uses_varargs);
@@ -64,7 +73,8 @@ static struct jj_val macro_attr(struct jj_run *r, const struct jj_node *m, const
 /* A real attribute of the object; ABSENT when there is none. */
 static struct jj_val attribute(struct jj_run *r, struct jj_val obj, const struct jj_str *name) {
     struct jj_val v = {.type = JJ_ABSENT};
-    if (name->len > 4 && memcmp(name->p, "__", 2) == 0 && obj.type != JJ_NS) return unsafe(r, obj, name);
+    if (name->len > 4 && memcmp(name->p, "__", 2) == 0 && obj.type != JJ_NS)
+        return unsafe(r, obj, name);
     if (changes_object(obj, name)) return unsafe(r, obj, name);
     if (obj.type == JJ_NS) {
         struct jj_val key = {.type = JJ_STR, .s = name};
@@ -75,6 +85,7 @@ static struct jj_val attribute(struct jj_run *r, struct jj_val obj, const struct
     if (obj.type == JJ_TUPLE && obj.seq->group && jj_str_is(name, "grouper")) v = obj.seq->v[0];
     if (obj.type == JJ_TUPLE && obj.seq->group && jj_str_is(name, "list")) v = obj.seq->v[1];
     if (obj.type == JJ_RANGE && jj_str_is(name, "start")) v = jj_int(obj.range->start);
+    if (obj.type == JJ_RANGE && jj_str_is(name, "stop")) v = jj_int(obj.range->stop);
     if (obj.type == JJ_RANGE && jj_str_is(name, "step")) v = jj_int(obj.range->step);
     if (v.type != JJ_ABSENT) return v;
     const struct jj_func *f = jj_method_find(obj, name);
@@ -95,8 +106,15 @@ static struct jj_val item(struct jj_run *r, struct jj_val obj, struct jj_val key
     if (key.type != JJ_INT && key.type != JJ_BOOL) return none;
     int64_t i = key.type == JJ_BOOL ? key.b : key.i, n;
     switch (obj.type) {
-    case JJ_STR: case JJ_BYTES: case JJ_LIST: case JJ_TUPLE: case JJ_RANGE: n = jj_len(r, obj); break;
-    default: return none;
+    case JJ_STR:
+    case JJ_BYTES:
+    case JJ_LIST:
+    case JJ_TUPLE:
+    case JJ_RANGE:
+        n = jj_len(r, obj);
+        break;
+    default:
+        return none;
     }
     if (i < 0) i += n;
     if (i < 0 || i >= n) return none;
@@ -138,8 +156,8 @@ static int64_t slice_bounds(int64_t n, int64_t *start, int64_t *stop, int64_t st
     return *start < *stop ? (*stop - *start - 1) / step + 1 : 0;
 }
 
-static struct jj_val slice_str(struct jj_run *r, const struct jj_str *s, int64_t start, int64_t step,
-                               int64_t n) {
+static struct jj_val slice_str(struct jj_run *r, const struct jj_str *s, int64_t start,
+                               int64_t step, int64_t n) {
     size_t total = jj_str_n_chars(s);
     if (step == 1) {
         size_t from = total == s->len ? (size_t)start : jj_str_offset(s, (size_t)start);
@@ -157,17 +175,19 @@ struct jj_val jj_slice(struct jj_run *r, struct jj_val obj, struct jj_val a, str
                        struct jj_val c) {
     if (r->st != HR_OK) return jj_undef();
     if (obj.type == JJ_UNDEF) return jj_fail_undef(r, obj);
-    bool sliceable = obj.type == JJ_STR || obj.type == JJ_LIST || obj.type == JJ_TUPLE || obj.type == JJ_RANGE;
+    bool sliceable =
+        obj.type == JJ_STR || obj.type == JJ_LIST || obj.type == JJ_TUPLE || obj.type == JJ_RANGE;
     const struct jj_val parts[] = {a, b, c};
     int64_t at[3] = {0, 0, 1};
     bool has[3];
     for (int i = 0; i < 3; i++) {
         has[i] = parts[i].type != JJ_ABSENT && parts[i].type != JJ_NONE;
         bool whole = parts[i].type == JJ_INT || parts[i].type == JJ_BOOL || parts[i].type == JJ_BIG;
-        if (has[i] && !whole) sliceable = false; /* a TypeError, which makes the result undefined */
-        if (has[i] && whole) at[i] = jj_arg_int(r, parts[i], 0);
+        if (has[i] && !whole && sliceable)
+            return jj_fail(r, "slice indices must be integers or None or have an __index__ method");
+        if (has[i]) at[i] = jj_arg_int(r, parts[i], 0);
     }
-    if (!sliceable) return jj_undef_of(r, obj, jj_cstr(r, "slice"));
+    if (!sliceable) return jj_fail(r, "'%s' object is not subscriptable", jj_type_name(obj));
     if (at[2] == 0) return jj_fail(r, "slice step cannot be zero");
     /* A huge step takes one element; bounded so that index arithmetic cannot overflow. */
     int64_t total = jj_len(r, obj);
@@ -178,6 +198,7 @@ struct jj_val jj_slice(struct jj_run *r, struct jj_val obj, struct jj_val a, str
     if (obj.type == JJ_RANGE) {
         struct jj_range *range = jj_alloc(r, sizeof *range);
         range->start = obj.range->start + at[0] * obj.range->step;
+        range->stop = obj.range->start + at[1] * obj.range->step;
         range->step = obj.range->step * at[2];
         range->n = n;
         return (struct jj_val){.type = JJ_RANGE, .range = range};

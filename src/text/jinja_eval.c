@@ -2,8 +2,9 @@
  *
  * jinja_eval: expressions of a template evaluated to values, and calls.
  *
- * Every node counts one step, every nested one a level of depth. Names are looked up outwards through
- * the scopes; what no scope has is undefined, and undefined values fail only when they are used. */
+ * Every node counts one step, every nested one a level of depth. Names are looked up outwards
+ * through the scopes; what no scope has is undefined, and undefined values fail only when they are
+ * used. */
 #include <string.h>
 
 #include "text/jinja_eval.h"
@@ -88,16 +89,19 @@ bool jj_bind(struct jj_run *r, const struct jj_func *f, const struct jj_args *ar
     size_t n_params = *f->params ? 1 : 0;
     for (const char *p = f->params; *p; p++) n_params += *p == ',';
     if (args->n_pos > n_params) {
-        (void)jj_fail(r, "%s() takes at most %zu arguments (%zu given)", f->name, n_params, args->n_pos);
+        (void)jj_fail(r, "%s() takes at most %zu arguments (%zu given)", f->name, n_params,
+                      args->n_pos);
         return false;
     }
     for (size_t i = 0; i < args->n_pos; i++) out[i] = args->pos[i];
     for (size_t i = 0; i < args->n_kw; i++) {
         int at = param_index(f->params, args->kw_name[i]);
         if (at < 0 || out[at].type != JJ_ABSENT) {
-            (void)jj_fail(r, at < 0 ? "%s() got an unexpected keyword argument '%.*s'"
-                                    : "%s() got multiple values for argument '%.*s'", f->name,
-                          (int)(args->kw_name[i]->len < 100 ? args->kw_name[i]->len : 100), args->kw_name[i]->p);
+            (void)jj_fail(r,
+                          at < 0 ? "%s() got an unexpected keyword argument '%.*s'"
+                                 : "%s() got multiple values for argument '%.*s'",
+                          f->name, (int)(args->kw_name[i]->len < 100 ? args->kw_name[i]->len : 100),
+                          args->kw_name[i]->p);
             return false;
         }
         out[at] = args->kw[i];
@@ -122,13 +126,20 @@ struct jj_val jj_call_func(struct jj_run *r, const struct jj_func *f, struct jj_
 struct jj_val jj_call(struct jj_run *r, struct jj_val fn, const struct jj_args *args) {
     if (r->st != HR_OK) return jj_undef();
     switch (fn.type) {
-    case JJ_UNDEF: return jj_fail_undef(r, fn);
-    case JJ_FUNC: return jj_call_func(r, fn.func, jj_none(), args);
-    case JJ_METHOD: return jj_call_func(r, fn.method->func, fn.method->self, args);
-    case JJ_MACRO: return jj_macro_call(r, fn.macro, args);
-    case JJ_LOOP: return jj_loop_call(r, fn.loop, args);
-    case JJ_JOINER: return fn.cycler->i++ ? fn.cycler->sep : jj_cstr(r, "");
-    default: return jj_fail(r, "'%s' object is not callable", jj_type_name(fn));
+    case JJ_UNDEF:
+        return jj_fail_undef(r, fn);
+    case JJ_FUNC:
+        return jj_call_func(r, fn.func, jj_none(), args);
+    case JJ_METHOD:
+        return jj_call_func(r, fn.method->func, fn.method->self, args);
+    case JJ_MACRO:
+        return jj_macro_call(r, fn.macro, args);
+    case JJ_LOOP:
+        return jj_loop_call(r, fn.loop, args);
+    case JJ_JOINER:
+        return fn.cycler->i++ ? fn.cycler->sep : jj_cstr(r, "");
+    default:
+        return jj_fail(r, "'%s' object is not callable", jj_type_name(fn));
     }
 }
 
@@ -157,19 +168,27 @@ static struct jj_val eval_part(struct jj_run *r, struct jj_scope *s, const struc
 static struct jj_val eval_item(struct jj_run *r, struct jj_scope *s, const struct jj_node *n) {
     struct jj_val obj = jj_eval(r, s, n->a);
     if (n->b->kind != JJN_SLICE) return jj_getitem(r, obj, jj_eval(r, s, n->b));
-    struct jj_val a = eval_part(r, s, n->b->a), b = eval_part(r, s, n->b->b), c = eval_part(r, s, n->b->c);
+    struct jj_val a = eval_part(r, s, n->b->a), b = eval_part(r, s, n->b->b),
+                  c = eval_part(r, s, n->b->c);
     return jj_slice(r, obj, a, b, c);
 }
 
 static bool compare_one(struct jj_run *r, enum jj_op op, struct jj_val a, struct jj_val b) {
     switch (op) {
-    case JJ_EQ: return jj_equal(r, a, b);
-    case JJ_NE: return !jj_equal(r, a, b);
-    case JJ_IN: return jj_contains(r, b, a);
-    case JJ_NOTIN: return !jj_contains(r, b, a);
-    case JJ_LT: return jj_compare(r, a, b, "<") == -1;
-    case JJ_LE: return jj_compare(r, a, b, "<=") <= 0;
-    case JJ_GT: return jj_compare(r, a, b, ">") == 1;
+    case JJ_EQ:
+        return jj_equal(r, a, b);
+    case JJ_NE:
+        return !jj_equal(r, a, b);
+    case JJ_IN:
+        return jj_contains(r, b, a);
+    case JJ_NOTIN:
+        return !jj_contains(r, b, a);
+    case JJ_LT:
+        return jj_compare(r, a, b, "<") == -1;
+    case JJ_LE:
+        return jj_compare(r, a, b, "<=") <= 0;
+    case JJ_GT:
+        return jj_compare(r, a, b, ">") == 1;
     default: {
         int c = jj_compare(r, a, b, ">=");
         return c == 0 || c == 1;
@@ -194,7 +213,8 @@ static struct jj_val eval_concat(struct jj_run *r, struct jj_scope *s, const str
     return v;
 }
 
-static struct jj_val apply_filter(struct jj_run *r, struct jj_scope *s, const struct jj_node *n, struct jj_val in) {
+static struct jj_val apply_filter(struct jj_run *r, struct jj_scope *s, const struct jj_node *n,
+                                  struct jj_val in) {
     struct jj_args args;
     if (!n->func) return jj_fail(r, "No filter named '%s' found.", n->val.s->p);
     if (!eval_args(r, s, n->args, &args)) return jj_undef();
@@ -202,7 +222,8 @@ static struct jj_val apply_filter(struct jj_run *r, struct jj_scope *s, const st
 }
 
 /* A chain of filters whose innermost input is `in` (a block's text) or an expression. */
-struct jj_val jj_apply_filters(struct jj_run *r, struct jj_scope *s, const struct jj_node *n, struct jj_val in) {
+struct jj_val jj_apply_filters(struct jj_run *r, struct jj_scope *s, const struct jj_node *n,
+                               struct jj_val in) {
     if (n->a) in = jj_apply_filters(r, s, n->a, in);
     r->line = n->line;
     return apply_filter(r, s, n, in);
@@ -251,37 +272,54 @@ static struct jj_val positive(struct jj_run *r, struct jj_val v) {
 static struct jj_val eval_node(struct jj_run *r, struct jj_scope *s, const struct jj_node *n) {
     struct jj_val v;
     switch (n->kind) {
-    case JJN_CONST: return n->val;
-    case JJN_NAME: return jj_lookup(r, s, n->name);
-    case JJN_LIST: case JJN_TUPLE: return eval_list(r, s, n);
-    case JJN_DICT: return eval_dict(r, s, n);
-    case JJN_ATTR: return jj_getattr(r, jj_eval(r, s, n->a), n->val.s);
-    case JJN_ITEM: return eval_item(r, s, n);
-    case JJN_CALL: return eval_call(r, s, n);
-    case JJN_FILTER: return apply_filter(r, s, n, jj_eval(r, s, n->a));
-    case JJN_TEST: return eval_test(r, s, n);
+    case JJN_CONST:
+        return n->val;
+    case JJN_NAME:
+        return jj_lookup(r, s, n->name);
+    case JJN_LIST:
+    case JJN_TUPLE:
+        return eval_list(r, s, n);
+    case JJN_DICT:
+        return eval_dict(r, s, n);
+    case JJN_ATTR:
+        return jj_getattr(r, jj_eval(r, s, n->a), n->val.s);
+    case JJN_ITEM:
+        return eval_item(r, s, n);
+    case JJN_CALL:
+        return eval_call(r, s, n);
+    case JJN_FILTER:
+        return apply_filter(r, s, n, jj_eval(r, s, n->a));
+    case JJN_TEST:
+        return eval_test(r, s, n);
     case JJN_COND:
         if (jj_truth(jj_eval(r, s, n->a))) return jj_eval(r, s, n->b);
         if (n->c) return jj_eval(r, s, n->c);
-        return jj_undef_text(r, "the inline if-expression evaluated to false and no else section was defined.");
+        return jj_undef_text(
+            r, "the inline if-expression evaluated to false and no else section was defined.");
     case JJN_AND:
         v = jj_eval(r, s, n->a);
         return jj_truth(v) ? jj_eval(r, s, n->b) : v;
     case JJN_OR:
         v = jj_eval(r, s, n->a);
         return jj_truth(v) ? v : jj_eval(r, s, n->b);
-    case JJN_NOT: return jj_bool(!jj_truth(jj_eval(r, s, n->a)));
+    case JJN_NOT:
+        return jj_bool(!jj_truth(jj_eval(r, s, n->a)));
     case JJN_NEG:
         v = jj_eval(r, s, n->a);
         return r->st == HR_OK ? jj_negate(r, v) : v;
-    case JJN_POS: return positive(r, jj_eval(r, s, n->a));
+    case JJN_POS:
+        return positive(r, jj_eval(r, s, n->a));
     case JJN_BINARY:
         v = jj_eval(r, s, n->a);
         return jj_binary(r, n->op, v, jj_eval(r, s, n->b));
-    case JJN_CONCAT: return eval_concat(r, s, n);
-    case JJN_COMPARE: return eval_compare(r, s, n);
-    case JJN_SLICE: return jj_fail(r, "a slice stands alone only inside [ ]");
-    default: return jj_fail(r, "not an expression");
+    case JJN_CONCAT:
+        return eval_concat(r, s, n);
+    case JJN_COMPARE:
+        return eval_compare(r, s, n);
+    case JJN_SLICE:
+        return jj_fail(r, "a slice stands alone only inside [ ]");
+    default:
+        return jj_fail(r, "not an expression");
     }
 }
 

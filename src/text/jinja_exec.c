@@ -2,12 +2,13 @@
  *
  * jinja_exec: statements of a template: output, scopes, loops, macros.
  *
- * Scopes are those of Jinja2: `for` (each round anew), `macro`, `call`, `with`, `filter`, block `set`
- * and `generation` open one, `if` does not; `set` writes into the innermost. A macro keeps the scope
- * in which it was defined and sees what is set there later.
+ * Scopes are those of Jinja2: `for` (each round anew), `macro`, `call`, `with`, `filter`, block
+ * `set` and `generation` open one, `if` does not; `set` writes into the innermost. A macro keeps
+ * the scope in which it was defined and sees what is set there later.
  *
- * There is one output buffer with its spans. What is captured (a macro's text, a set block) is written
- * at its end and taken off again, so nesting costs no buffers and a failure leaves nothing to free. */
+ * There is one output buffer with its spans. What is captured (a macro's text, a set block) is
+ * written at its end and taken off again, so nesting costs no buffers and a failure leaves nothing
+ * to free. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +87,8 @@ static struct jj_scope *inner(struct jj_run *r, struct jj_scope *parent) {
 
 /* --- assignment */
 
-static void assign(struct jj_run *r, struct jj_scope *s, const struct jj_node *target, struct jj_val v) {
+static void assign(struct jj_run *r, struct jj_scope *s, const struct jj_node *target,
+                   struct jj_val v) {
     if (r->st != HR_OK) return;
     if (target->kind == JJN_NAME) {
         jj_scope_set(r, s, target->name, v);
@@ -102,16 +104,20 @@ static void assign(struct jj_run *r, struct jj_scope *s, const struct jj_node *t
         const struct jj_val *items = jj_items(r, v, &n);
         if (r->st == HR_OK && n < want)
             (void)jj_fail(r, "not enough values to unpack (expected %zu, got %zu)", want, n);
-        if (r->st == HR_OK && n > want) (void)jj_fail(r, "too many values to unpack (expected %zu)", want);
-        for (size_t i = 0; i < want && r->st == HR_OK; i++) assign(r, s, target->list.v[i], items[i]);
+        if (r->st == HR_OK && n > want)
+            (void)jj_fail(r, "too many values to unpack (expected %zu)", want);
+        for (size_t i = 0; i < want && r->st == HR_OK; i++)
+            assign(r, s, target->list.v[i], items[i]);
     }
 }
 
 void jj_ns_put(struct jj_run *r, struct jj_dict *ns, const struct jj_str *name, struct jj_val v) {
     if (name->len && name->p[0] == '_') {
-        (void)jj_fail(r, "Chat templates cannot store underscore-prefixed attributes on a namespace, but got "
-                         "'%.*s'. Please rename the attribute.",
-                      (int)(name->len < 100 ? name->len : 100), name->p);
+        (void)jj_fail(
+            r,
+            "Chat templates cannot store underscore-prefixed attributes on a namespace, but got "
+            "'%.*s'. Please rename the attribute.",
+            (int)(name->len < 100 ? name->len : 100), name->p);
         return;
     }
     jj_dict_put(r, ns, (struct jj_val){.type = JJ_STR, .s = name}, v);
@@ -160,31 +166,35 @@ static const struct jj_val *filtered(struct jj_run *r, struct jj_scope *s, const
     return kept.s ? kept.s->v : NULL;
 }
 
-static enum flow run_loop(struct jj_run *r, struct jj_scope *s, const struct jj_node *n, struct jj_val over,
-                          int depth) {
+static enum flow run_loop(struct jj_run *r, struct jj_scope *s, const struct jj_node *n,
+                          struct jj_val over, int depth) {
     size_t count;
     const struct jj_val *items = jj_items(r, over, &count);
     if (n->c) items = filtered(r, s, n, items, &count);
     if (r->st != HR_OK) return FLOW_NEXT;
-    if (count == 0) return exec_list(r, inner(r, s), &n->list2);
     struct jj_loop *loop = jj_alloc(r, sizeof *loop);
     loop->items = items;
     loop->n = count;
     loop->depth = depth;
     loop->node = n;
     loop->scope = s;
+    /* Jinja2 takes the `else` when no round came to its end, be it for a break or a continue. */
+    bool completed = false;
     for (; loop->i < count && jj_step(r); loop->i++) {
         struct jj_scope *body = inner(r, s);
         jj_scope_set(r, body, r->t->id_loop, (struct jj_val){.type = JJ_LOOP, .loop = loop});
         r->line = n->line;
         assign(r, body, n->a, items[loop->i]);
-        if (exec_list(r, body, &n->list) == FLOW_BREAK) break;
+        enum flow flow = exec_list(r, body, &n->list);
+        completed |= flow == FLOW_NEXT;
+        if (flow == FLOW_BREAK) break;
     }
-    return FLOW_NEXT;
+    return completed ? FLOW_NEXT : exec_list(r, inner(r, s), &n->list2);
 }
 
 struct jj_val jj_loop_call(struct jj_run *r, struct jj_loop *loop, const struct jj_args *args) {
-    if (!loop->node->flag) return jj_fail(r, "The loop must have the 'recursive' marker to be called recursively.");
+    if (!loop->node->flag)
+        return jj_fail(r, "The loop must have the 'recursive' marker to be called recursively.");
     if (args->n_pos != 1 || args->n_kw) return jj_fail(r, "loop() takes one argument");
     if (!jj_enter(r)) return jj_undef();
     struct capture c = capture_begin(r);
@@ -215,12 +225,13 @@ static struct jj_val missing_param(struct jj_run *r, const struct jj_str *name) 
 }
 
 /* kwargs and varargs: what the parameters left over; refused when the body does not ask for it. */
-static void bind_rest(struct jj_run *r, struct jj_scope *s, const struct jj_node *m, const struct jj_args *args,
-                      const bool *used) {
+static void bind_rest(struct jj_run *r, struct jj_scope *s, const struct jj_node *m,
+                      const struct jj_args *args, const bool *used) {
     struct jj_dict *rest = jj_dict(r);
     for (size_t i = 0; i < args->n_kw; i++)
         if (!used[i])
-            jj_dict_put(r, rest, (struct jj_val){.type = JJ_STR, .s = args->kw_name[i]}, args->kw[i]);
+            jj_dict_put(r, rest, (struct jj_val){.type = JJ_STR, .s = args->kw_name[i]},
+                        args->kw[i]);
     if (m->uses_kwargs) {
         jj_scope_set(r, s, r->t->id_kwargs, (struct jj_val){.type = JJ_DICT, .dict = rest});
     } else if (rest->n) {
@@ -237,7 +248,8 @@ static void bind_rest(struct jj_run *r, struct jj_scope *s, const struct jj_node
     }
 }
 
-static void bind_macro(struct jj_run *r, struct jj_scope *s, const struct jj_node *m, const struct jj_args *args) {
+static void bind_macro(struct jj_run *r, struct jj_scope *s, const struct jj_node *m,
+                       const struct jj_args *args) {
     bool *used = jj_alloc(r, args->n_kw + 1), own_caller = false;
     for (size_t i = 0; i < m->list2.n; i++) {
         const struct jj_node *param = m->list2.v[i];
@@ -245,18 +257,22 @@ static void bind_macro(struct jj_run *r, struct jj_scope *s, const struct jj_nod
         own_caller |= param->name == r->t->id_caller;
         struct jj_val given = i < args->n_pos ? args->pos[i] : take_kw(args, used, name);
         if (given.type != JJ_ABSENT) jj_scope_set(r, s, param->name, given);
-        if (given.type == JJ_ABSENT && !param->a) jj_scope_set(r, s, param->name, missing_param(r, name));
-        if (given.type == JJ_ABSENT && param->a) jj_scope_set(r, s, param->name, jj_eval(r, s, param->a));
+        if (given.type == JJ_ABSENT && !param->a)
+            jj_scope_set(r, s, param->name, missing_param(r, name));
+        if (given.type == JJ_ABSENT && param->a)
+            jj_scope_set(r, s, param->name, jj_eval(r, s, param->a));
     }
     if (m->uses_caller && !own_caller) {
         struct jj_val caller = take_kw(args, used, r->t->names[r->t->id_caller]);
-        if (caller.type == JJ_ABSENT || caller.type == JJ_NONE) caller = jj_undef_text(r, "No caller defined");
+        if (caller.type == JJ_ABSENT || caller.type == JJ_NONE)
+            caller = jj_undef_text(r, "No caller defined");
         jj_scope_set(r, s, r->t->id_caller, caller);
     }
     if (r->st == HR_OK) bind_rest(r, s, m, args, used);
 }
 
-struct jj_val jj_macro_call(struct jj_run *r, const struct jj_macro *m, const struct jj_args *args) {
+struct jj_val jj_macro_call(struct jj_run *r, const struct jj_macro *m,
+                            const struct jj_args *args) {
     struct jj_val v = jj_undef();
     if (!jj_enter(r)) return v;
     int line = r->line;
@@ -289,22 +305,39 @@ static enum flow exec_if(struct jj_run *r, struct jj_scope *s, const struct jj_n
 
 static enum flow exec_node(struct jj_run *r, struct jj_scope *s, const struct jj_node *n) {
     switch (n->kind) {
-    case JJN_DATA: emit(r, n->val); break;
-    case JJN_OUTPUT: emit(r, jj_eval(r, s, n->a)); break;
-    case JJN_IF: return exec_if(r, s, n);
-    case JJN_FOR: return run_loop(r, s, n, jj_eval(r, s, n->b), 0);
-    case JJN_SET: assign(r, s, n->a, jj_eval(r, s, n->b)); break;
-    case JJN_SETBLOCK: return exec_set_block(r, s, n);
-    case JJN_MACRO: jj_scope_set(r, s, n->name, macro_val(r, s, n)); break;
+    case JJN_DATA:
+        emit(r, n->val);
+        break;
+    case JJN_OUTPUT:
+        emit(r, jj_eval(r, s, n->a));
+        break;
+    case JJN_IF:
+        return exec_if(r, s, n);
+    case JJN_FOR:
+        return run_loop(r, s, n, jj_eval(r, s, n->b), 0);
+    case JJN_SET:
+        assign(r, s, n->a, jj_eval(r, s, n->b));
+        break;
+    case JJN_SETBLOCK:
+        return exec_set_block(r, s, n);
+    case JJN_MACRO:
+        jj_scope_set(r, s, n->name, macro_val(r, s, n));
+        break;
     case JJN_CALLBLOCK:
         emit(r, jj_eval_call_with(r, s, n->a, r->t->names[r->t->id_caller], macro_val(r, s, n)));
         break;
-    case JJN_FILTERBLOCK: return exec_filter_block(r, s, n);
-    case JJN_WITH: return exec_with(r, s, n);
-    case JJN_SCOPE: return exec_list(r, inner(r, s), &n->list);
-    case JJN_BREAK: return FLOW_BREAK;
-    case JJN_CONTINUE: return FLOW_CONTINUE;
-    default: (void)jj_fail(r, "not a statement");
+    case JJN_FILTERBLOCK:
+        return exec_filter_block(r, s, n);
+    case JJN_WITH:
+        return exec_with(r, s, n);
+    case JJN_SCOPE:
+        return exec_list(r, inner(r, s), &n->list);
+    case JJN_BREAK:
+        return FLOW_BREAK;
+    case JJN_CONTINUE:
+        return FLOW_CONTINUE;
+    default:
+        (void)jj_fail(r, "not a statement");
     }
     return FLOW_NEXT;
 }

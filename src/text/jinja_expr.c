@@ -56,10 +56,12 @@ static struct jj_node *constant(struct jj_parser *p, struct jj_val v, int line) 
 static struct jj_node *parse_name(struct jj_parser *p, bool with_ns) {
     const struct jj_tok *t = jj_tok(p, 0);
     p->i++;
-    if (jj_tok_is_name(t, "true") || jj_tok_is_name(t, "True")) return constant(p, jj_bool(true), t->line);
+    if (jj_tok_is_name(t, "true") || jj_tok_is_name(t, "True"))
+        return constant(p, jj_bool(true), t->line);
     if (jj_tok_is_name(t, "false") || jj_tok_is_name(t, "False"))
         return constant(p, jj_bool(false), t->line);
-    if (jj_tok_is_name(t, "none") || jj_tok_is_name(t, "None")) return constant(p, jj_none(), t->line);
+    if (jj_tok_is_name(t, "none") || jj_tok_is_name(t, "None"))
+        return constant(p, jj_none(), t->line);
     struct jj_node *n = jj_node(p, JJN_NAME, t->line);
     n->name = jj_name_id(p->t, t->p, t->len);
     if (with_ns && is_op(p, '.')) {
@@ -71,7 +73,8 @@ static struct jj_node *parse_name(struct jj_parser *p, bool with_ns) {
         n->val = name_val(p, attr);
         return n;
     }
-    for (size_t i = 0; i < p->n_macros; i++) { /* a nested macro's use counts for the outer one too */
+    for (size_t i = 0; i < p->n_macros;
+         i++) { /* a nested macro's use counts for the outer one too */
         p->macros[i]->uses_caller |= n->name == p->t->id_caller;
         p->macros[i]->uses_kwargs |= n->name == p->t->id_kwargs;
         p->macros[i]->uses_varargs |= n->name == p->t->id_varargs;
@@ -131,7 +134,10 @@ struct jj_node *jj_parse_primary(struct jj_parser *p, bool with_ns) {
         n = parse_strings(p);
     } else if (t->type == JJT_INT) {
         p->i++;
-        int base = t->len > 2 && t->p[0] == '0' ? (t->p[1] | 32) == 'x' ? 16 : (t->p[1] | 32) == 'o' ? 8 : 2 : 10;
+        int base = t->len > 2 && t->p[0] == '0' ? (t->p[1] | 32) == 'x'   ? 16
+                                                  : (t->p[1] | 32) == 'o' ? 8
+                                                                          : 2
+                                                : 10;
         size_t prefix = base == 10 ? 0 : 2;
         n->val = jj_int_literal(&p->t->arena, t->p + prefix, t->len - prefix, base);
         if (n->val.type == JJ_ABSENT) jj_parse_fail(p, t, "the number is too large");
@@ -237,7 +243,8 @@ static struct jj_node *parse_index(struct jj_parser *p) {
     while (n < 2 && p->st == HR_OK && is_op(p, ':')) {
         p->i++;
         n++;
-        if (!is_op(p, ']') && !is_op(p, ',') && !is_op(p, ':')) part[n] = jj_parse_expression(p, true);
+        if (!is_op(p, ']') && !is_op(p, ',') && !is_op(p, ':'))
+            part[n] = jj_parse_expression(p, true);
     }
     struct jj_node *slice = jj_node(p, JJN_SLICE, line);
     slice->a = part[0];
@@ -289,9 +296,10 @@ static struct jj_node *parse_postfix(struct jj_parser *p, struct jj_node *n) {
     return n;
 }
 
-/* Inside an `if` Jinja2 complains of an unknown filter or test only when it gets there, and templates
- * rely on it; elsewhere at once. What it knows and we do not is refused everywhere. An inline `if` is
- * seen behind its first part, so the complaint waits until the statement is complete. */
+/* Inside an `if` Jinja2 complains of an unknown filter or test only when it gets there, and
+ * templates rely on it; elsewhere at once. What it knows and we do not is refused everywhere. An
+ * inline `if` is seen behind its first part, so the complaint waits until the statement is
+ * complete. */
 static void note_unknown(struct jj_parser *p, const struct jj_tok *t, bool is_test) {
     bool refused = !is_test && jj_filter_known(t->p, t->len);
     if (p->unknown || (p->soft && !refused)) return;
@@ -440,8 +448,12 @@ static bool compare_op(struct jj_parser *p, enum jj_op *op) {
     static const struct {
         int tok;
         enum jj_op op;
-    } table[] = {{JJ_OP2('=', '='), JJ_EQ}, {JJ_OP2('!', '='), JJ_NE}, {'<', JJ_LT},
-                 {JJ_OP2('<', '='), JJ_LE}, {'>', JJ_GT}, {JJ_OP2('>', '='), JJ_GE}};
+    } table[] = {{JJ_OP2('=', '='), JJ_EQ},
+                 {JJ_OP2('!', '='), JJ_NE},
+                 {'<', JJ_LT},
+                 {JJ_OP2('<', '='), JJ_LE},
+                 {'>', JJ_GT},
+                 {JJ_OP2('>', '='), JJ_GE}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (!jj_skip_op(p, table[i].tok)) continue;
         *op = table[i].op;
@@ -524,7 +536,8 @@ struct jj_node *jj_parse_expression(struct jj_parser *p, bool with_cond) {
         if (jj_skip_name(p, "else")) cond->c = jj_parse_expression(p, true);
         n = cond;
     }
-    if (is_cond && p->unknown && !jj_filter_known(p->unknown->p, p->unknown->len)) p->unknown = unknown;
+    if (is_cond && p->unknown && !jj_filter_known(p->unknown->p, p->unknown->len))
+        p->unknown = unknown;
     p->depth--;
     return n;
 }

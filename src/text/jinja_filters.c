@@ -2,9 +2,9 @@
  *
  * jinja_filters: the filters on text and numbers; those on sequences are in jinja_seqfilters.c.
  *
- * Each does what Jinja2's filters.py does, on the same argument names. Filters that need the outside
- * world or HTML (random, pprint, xmlattr, urlize, striptags, wordwrap) are known by name and refused
- * when the template is compiled. */
+ * Each does what Jinja2's filters.py does, on the same argument names. Filters that need the
+ * outside world or HTML (random, pprint, xmlattr, urlize, striptags, wordwrap) are known by name
+ * and refused when the template is compiled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,9 @@
 
 #include "text/jinja_int.h"
 
-#define FILTER(name) static struct jj_val name(struct jj_run *r, struct jj_val in, const struct jj_val *a, \
-                                               const struct jj_args *args)
+#define FILTER(name)                                                                               \
+    static struct jj_val name(struct jj_run *r, struct jj_val in, const struct jj_val *a,          \
+                              const struct jj_args *args)
 
 static struct jj_val markup(struct jj_run *r, const struct jj_str *s) {
     struct jj_str *out = jj_alloc(r, sizeof *out);
@@ -98,13 +99,18 @@ FILTER(f_wordcount) {
 
 FILTER(f_truncate) {
     const struct jj_str *s = jj_soft_str(r, in);
-    const struct jj_str *end = a[2].type == JJ_ABSENT ? jj_cstr(r, "...").s : jj_arg_str(r, a[2], "truncate");
+    int64_t len = jj_len(r, in);
+    const struct jj_str *end =
+        a[2].type == JJ_ABSENT ? jj_cstr(r, "...").s : jj_arg_str(r, a[2], "truncate");
     int64_t length = jj_arg_int(r, a[0], 255);
-    int64_t leeway = a[3].type == JJ_NONE ? 5 : jj_arg_int(r, a[3], 5), n_end = (int64_t)jj_str_n_chars(end);
+    int64_t leeway = a[3].type == JJ_NONE ? 5 : jj_arg_int(r, a[3], 5),
+            n_end = (int64_t)jj_str_n_chars(end);
     if (r->st != HR_OK) return jj_undef();
-    if (length < n_end) return jj_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
+    if (length < n_end)
+        return jj_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
     if (leeway < 0) return jj_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
-    if ((double)jj_str_n_chars(s) <= (double)length + (double)leeway) return jj_to_str(r, in);
+    if ((double)len <= (double)length + (double)leeway) return in;
+    if (in.type != JJ_STR) return jj_fail(r, "cannot truncate a %s", jj_type_name(in));
     size_t cut = jj_str_offset(s, (size_t)(length - n_end));
     if (!jj_truth(a[1])) {
         const struct jj_str space = {.p = " ", .len = 1};
@@ -115,7 +121,10 @@ FILTER(f_truncate) {
 }
 
 FILTER(f_indent) {
-    const struct jj_str *s = jj_soft_str(r, in), *by;
+    const struct jj_str *s, *by;
+    if (in.type == JJ_UNDEF) return jj_fail_undef(r, in);
+    if (in.type != JJ_STR) return jj_fail(r, "cannot indent a %s", jj_type_name(in));
+    s = in.s;
     if (a[0].type == JJ_STR) {
         by = a[0].s;
     } else {
@@ -127,7 +136,8 @@ FILTER(f_indent) {
     struct jj_sb sb = {.run = r};
     if (first) jj_sb_str(&sb, by);
     size_t line = 0, end, next;
-    for (bool begun = false; (!begun || line < s->len) && r->st == HR_OK; begun = true, line = next) {
+    for (bool begun = false; (!begun || line < s->len) && r->st == HR_OK;
+         begun = true, line = next) {
         jj_line_end(s, line, &end, &next);
         if (begun) jj_sb_put(&sb, "\n", 1);
         if (begun && (blank || end > line)) jj_sb_str(&sb, by);
@@ -182,7 +192,8 @@ FILTER(f_urlencode) {
 
 FILTER(f_format) {
     const struct jj_str *fmt = jj_soft_str(r, in);
-    if (args->n_pos && args->n_kw) return jj_fail(r, "can't handle positional and keyword arguments at the same time");
+    if (args->n_pos && args->n_kw)
+        return jj_fail(r, "can't handle positional and keyword arguments at the same time");
     if (args->n_kw) {
         struct jj_dict *d = jj_dict(r);
         for (size_t i = 0; i < args->n_kw; i++)
@@ -225,12 +236,14 @@ FILTER(f_abs) {
 
 FILTER(f_round) {
     if (in.type == JJ_UNDEF) return jj_fail_undef(r, in);
-    if (!jj_is_number(in)) return jj_fail(r, "type %s doesn't define __round__ method", jj_type_name(in));
+    if (!jj_is_number(in))
+        return jj_fail(r, "type %s doesn't define __round__ method", jj_type_name(in));
     int64_t digits = jj_arg_int(r, a[0], 0);
     const char *how = "common";
     if (a[1].type == JJ_STR && jj_str_is(a[1].s, "ceil")) how = "ceil";
     if (a[1].type == JJ_STR && jj_str_is(a[1].s, "floor")) how = "floor";
-    if (a[1].type != JJ_ABSENT && *how == 'c' && how[1] == 'o' && !(a[1].type == JJ_STR && jj_str_is(a[1].s, how)))
+    if (a[1].type != JJ_ABSENT && *how == 'c' && how[1] == 'o' &&
+        !(a[1].type == JJ_STR && jj_str_is(a[1].s, how)))
         return jj_fail(r, "method must be common, ceil or floor");
     double f = jj_num_double(in);
     if (digits > 300 || digits < -300) return in;
@@ -257,8 +270,9 @@ FILTER(f_filesizeformat) {
     bool ok, binary = jj_truth(a[0]);
     struct jj_val v = jj_to_float(r, in, &ok);
     if (!ok) return jj_fail(r, "could not convert to float");
-    static const char *const prefixes[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
-                                               {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
+    static const char *const prefixes[2][8] = {
+        {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
+        {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
     double base = binary ? 1024 : 1000, unit = base;
     char text[400];
     if (v.f == 1) return jj_cstr(r, "1 Byte");
@@ -316,7 +330,8 @@ static const struct jj_func filters[] = {
     {"wordcount", f_wordcount, "", 0},
 };
 
-const struct jj_func *jj_table_find(const struct jj_func *table, size_t n, const char *name, size_t len) {
+const struct jj_func *jj_table_find(const struct jj_func *table, size_t n, const char *name,
+                                    size_t len) {
     for (size_t i = 0; i < n; i++)
         if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0) return &table[i];
     return NULL;
@@ -328,7 +343,8 @@ const struct jj_func *jj_filter_find(const char *name, size_t len) {
 }
 
 bool jj_filter_known(const char *name, size_t len) {
-    static const char *const refused[] = {"pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"};
+    static const char *const refused[] = {"pprint", "random",   "striptags",
+                                          "urlize", "wordwrap", "xmlattr"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (strlen(refused[i]) == len && memcmp(refused[i], name, len) == 0) return true;
     return jj_filter_find(name, len) != NULL;

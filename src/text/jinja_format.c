@@ -17,21 +17,23 @@ struct spec {
     char align; /* < > ^ =, 0: the type's own */
     char sign;  /* + - space */
     bool alt, zero;
-    char group; /* , _ or 0 */
+    char group;               /* , _ or 0 */
     int64_t width, precision; /* -1: not given */
     char type;                /* 0: not given */
 };
 
-static const struct spec plain = {.fill = " ", .n_fill = 1, .sign = '-', .width = -1, .precision = -1};
+static const struct spec plain = {
+    .fill = " ", .n_fill = 1, .sign = '-', .width = -1, .precision = -1};
 
 /* Digits beyond any use would only fill memory. */
-#define WIDTH_MAX 1000000
+#define WIDTH_MAX     1000000
 #define PRECISION_MAX 1000
 
 /* --- one field */
 
 /* s, after a sign or prefix of `head` bytes, padded to the width. */
-static void put_field(struct jj_sb *sb, const struct spec *f, const struct jj_str *s, size_t head, char align) {
+static void put_field(struct jj_sb *sb, const struct spec *f, const struct jj_str *s, size_t head,
+                      char align) {
     int64_t more = f->width - (int64_t)jj_str_n_chars(s);
     if (f->align) align = f->align;
     int64_t left = align == '>' ? more : align == '^' ? more / 2 : 0;
@@ -64,7 +66,8 @@ static void group_digits(struct jj_sb *out, const char *p, size_t n, char sep, s
 }
 
 /* A number: `digits` without sign; prefix "0x" and the like. */
-static void put_number(struct jj_sb *sb, const struct spec *f, bool neg, const char *prefix, const char *digits) {
+static void put_number(struct jj_sb *sb, const struct spec *f, bool neg, const char *prefix,
+                       const char *digits) {
     struct jj_sb text = {.run = sb->run};
     char sign = neg ? '-' : f->sign == '+' || f->sign == ' ' ? f->sign : 0;
     if (sign) jj_sb_put(&text, &sign, 1);
@@ -100,12 +103,19 @@ static void put_int(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
             return;
         }
         int64_t i = v.type == JJ_BOOL ? v.b : v.i;
-        uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i, base = f->type == 'o' ? 8 : f->type == 'b' ? 2 : 16;
+        uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i, base = f->type == 'o'   ? 8
+                                                                   : f->type == 'b' ? 2
+                                                                                    : 16;
         char *p = text + sizeof text - 1;
         *p = 0;
         do *--p = (f->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[u % base];
         while (u /= base);
-        put_number(sb, f, i < 0, f->type == 'x' ? "0x" : f->type == 'X' ? "0X" : f->type == 'o' ? "0o" : "0b", p);
+        put_number(sb, f, i < 0,
+                   f->type == 'x'   ? "0x"
+                   : f->type == 'X' ? "0X"
+                   : f->type == 'o' ? "0o"
+                                    : "0b",
+                   p);
         return;
     }
     const char *digits = decimal_text(r, v);
@@ -121,13 +131,18 @@ static void put_float(struct jj_sb *sb, const struct spec *f, double x) {
         bool upper = type >= 'A' && type <= 'Z';
         struct spec no_zero = *f;
         no_zero.zero = false;
-        put_number(sb, &no_zero, neg, "", isnan(x) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
+        put_number(sb, &no_zero, neg, "",
+                   isnan(x) ? (upper ? "NAN" : "nan")
+                   : upper  ? "INF"
+                            : "inf");
         return;
     }
     if (!f->type && f->precision < 0) {
         jj_float_repr(x, text);
     } else {
-        int precision = f->precision < 0 ? 6 : (int)(f->precision < PRECISION_MAX ? f->precision : PRECISION_MAX);
+        int precision = f->precision < 0
+                            ? 6
+                            : (int)(f->precision < PRECISION_MAX ? f->precision : PRECISION_MAX);
         bool percent = type == '%';
         snprintf(fmt, sizeof fmt, "%%%s.*%c", f->alt ? "#" : "", percent ? 'f' : type);
         snprintf(text, sizeof text, fmt, precision, percent ? x * 100 : x);
@@ -181,8 +196,13 @@ static const struct jj_str *repr_of(struct jj_run *r, struct jj_val v) {
 static void percent_value(struct jj_sb *sb, struct spec *f, struct jj_val v) {
     struct jj_run *r = sb->run;
     switch (f->type) {
-    case 's': put_text(sb, f, jj_soft_str(r, v)); return;
-    case 'r': case 'a': put_text(sb, f, repr_of(r, v)); return;
+    case 's':
+        put_text(sb, f, jj_soft_str(r, v));
+        return;
+    case 'r':
+    case 'a':
+        put_text(sb, f, repr_of(r, v));
+        return;
     case 'c':
         if (v.type == JJ_STR && jj_str_n_chars(v.s) == 1) {
             put_field(sb, f, v.s, 0, '<');
@@ -190,22 +210,34 @@ static void percent_value(struct jj_sb *sb, struct spec *f, struct jj_val v) {
             put_char(sb, f, v);
         }
         return;
-    case 'd': case 'i': case 'u': case 'x': case 'X': case 'o':
-        if (v.type == JJ_FLOAT && isfinite(v.f) && strchr("diu", f->type)) v = jj_int_of_double(r, v.f);
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o':
+        if (v.type == JJ_FLOAT && isfinite(v.f) && strchr("diu", f->type))
+            v = jj_int_of_double(r, v.f);
         if (!jj_is_number(v) || v.type == JJ_FLOAT) {
             (void)jj_fail(r, "%%%c format: a number is required, not %s", f->type, jj_type_name(v));
             return;
         }
         put_int(sb, f, v);
         return;
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G':
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G':
         if (!jj_is_number(v)) {
             (void)jj_fail(r, "must be real number, not %s", jj_type_name(v));
             return;
         }
         put_float(sb, f, jj_num_double(v));
         return;
-    default: (void)jj_fail(r, "unsupported format character '%c'", f->type);
+    default:
+        (void)jj_fail(r, "unsupported format character '%c'", f->type);
     }
 }
 
@@ -266,7 +298,8 @@ static void percent_one(struct percent *p, struct jj_sb *sb, const struct jj_str
         jj_sb_put(sb, "%", 1);
         return;
     }
-    if (f.zero && f.align == '>' && !strchr("src", f.type)) f.align = 0; /* zeros go behind the sign */
+    if (f.zero && f.align == '>' && !strchr("src", f.type))
+        f.align = 0; /* zeros go behind the sign */
     struct jj_val v = keyed.type == JJ_ABSENT ? next_arg(p) : keyed;
     if (check_width(p->r, &f) && p->r->st == HR_OK) percent_value(sb, &f, v);
 }
@@ -283,9 +316,12 @@ struct jj_val jj_percent(struct jj_run *r, const struct jj_str *fmt, struct jj_v
         done = at + 1;
         percent_one(&p, &sb, fmt, &done);
     }
-    bool takes_less = args.type == JJ_TUPLE ? p.used < args.seq->n
-                      : p.used == 0 && args.type != JJ_DICT && args.type != JJ_UNDEF && args.type != JJ_LIST;
-    if (r->st == HR_OK && takes_less) return jj_fail(r, "not all arguments converted during string formatting");
+    bool takes_less = args.type == JJ_TUPLE
+                          ? p.used < args.seq->n
+                          : p.used == 0 && args.type != JJ_DICT && args.type != JJ_UNDEF &&
+                                args.type != JJ_LIST && args.type != JJ_RANGE;
+    if (r->st == HR_OK && takes_less)
+        return jj_fail(r, "not all arguments converted during string formatting");
     return jj_sb_val(&sb);
 }
 
@@ -299,7 +335,8 @@ struct format {
 
 static struct jj_val numbered(struct format *f, int64_t i) {
     if (i < (int64_t)f->args->n_pos) return f->args->pos[i];
-    return jj_fail(f->r, "Replacement index %lld out of range for positional args tuple", (long long)i);
+    return jj_fail(f->r, "Replacement index %lld out of range for positional args tuple",
+                   (long long)i);
 }
 
 static bool all_digits(const struct jj_str *s, int64_t *out) {
@@ -315,14 +352,16 @@ static struct jj_val first_part(struct format *f, const struct jj_str *name) {
     int64_t i;
     if (name->len == 0 || all_digits(name, &i)) {
         if ((name->len == 0 && f->next < 0) || (name->len && f->next > 0))
-            return jj_fail(f->r, "cannot mix manual field specification and automatic field numbering");
+            return jj_fail(f->r,
+                           "cannot mix manual field specification and automatic field numbering");
         if (name->len == 0) return numbered(f, f->next++);
         f->next = -1;
         return numbered(f, i);
     }
     for (size_t k = 0; k < f->args->n_kw; k++)
         if (jj_str_eq(f->args->kw_name[k], name)) return f->args->kw[k];
-    return jj_fail(f->r, "format: there is no argument '%.*s'", (int)(name->len < 100 ? name->len : 100), name->p);
+    return jj_fail(f->r, "format: there is no argument '%.*s'",
+                   (int)(name->len < 100 ? name->len : 100), name->p);
 }
 
 /* "0.a[b]" */
@@ -333,7 +372,9 @@ static struct jj_val lookup(struct format *f, const struct jj_str *path) {
     while (i < path->len && f->r->st == HR_OK) {
         bool index = path->p[i] == '[';
         size_t from = ++i;
-        while (i < path->len && (index ? path->p[i] != ']' : path->p[i] != '.' && path->p[i] != '[')) i++;
+        while (i < path->len &&
+               (index ? path->p[i] != ']' : path->p[i] != '.' && path->p[i] != '['))
+            i++;
         struct jj_val key = jj_substr(f->r, path, from, i);
         int64_t number;
         if (index) i++;
@@ -391,7 +432,8 @@ static void put_formatted(struct jj_sb *sb, const struct spec *f, struct jj_val 
     bool number = jj_is_number(v) && !(v.type == JJ_BOOL && !f->type);
     const char *allowed = v.type == JJ_FLOAT ? "eEfFgG%" : number ? "dxXobceEfFgG%" : "s";
     if (f->type && !strchr(allowed, f->type)) {
-        (void)jj_fail(r, "Unknown format code '%c' for object of type '%s'", f->type, jj_type_name(v));
+        (void)jj_fail(r, "Unknown format code '%c' for object of type '%s'", f->type,
+                      jj_type_name(v));
     } else if (number && f->type == 'c') {
         put_char(sb, f, v);
     } else if (v.type == JJ_FLOAT || (number && f->type && strchr("eEfFgG%", f->type))) {
@@ -417,7 +459,8 @@ static void format_field(struct format *f, struct jj_sb *sb, const struct jj_str
     struct jj_val v = lookup(f, jj_substr(r, s, 0, name).s);
     if (name + 1 < s->len && s->p[name] == '!') {
         char how = s->p[name + 1];
-        if (how != 'r' && how != 's' && how != 'a') (void)jj_fail(r, "Unknown conversion specifier '%c'", how);
+        if (how != 'r' && how != 's' && how != 'a')
+            (void)jj_fail(r, "Unknown conversion specifier '%c'", how);
         v = how == 's' ? jj_to_str(r, v) : (struct jj_val){.type = JJ_STR, .s = repr_of(r, v)};
         name += 2;
     }

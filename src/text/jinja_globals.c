@@ -8,8 +8,9 @@
 
 #include "text/jinja_int.h"
 
-#define GLOBAL(name) static struct jj_val name(struct jj_run *r, struct jj_val self, const struct jj_val *a, \
-                                               const struct jj_args *args)
+#define GLOBAL(name)                                                                               \
+    static struct jj_val name(struct jj_run *r, struct jj_val self, const struct jj_val *a,        \
+                              const struct jj_args *args)
 
 /* The sandbox of the original has the same bound. */
 #define RANGE_MAX 100000
@@ -19,15 +20,18 @@ GLOBAL(f_range) {
     for (int i = 0; i < 3; i++)
         if (a[i].type == JJ_UNDEF) return jj_fail_undef(r, a[i]);
     int64_t start = a[1].type == JJ_ABSENT ? 0 : jj_arg_int(r, a[0], 0);
-    int64_t stop = jj_arg_int(r, a[1].type == JJ_ABSENT ? a[0] : a[1], 0), step = jj_arg_int(r, a[2], 1);
+    int64_t stop = jj_arg_int(r, a[1].type == JJ_ABSENT ? a[0] : a[1], 0),
+            step = jj_arg_int(r, a[2], 1);
     if (r->st != HR_OK) return jj_undef();
     if (step == 0) return jj_fail(r, "range() arg 3 must not be zero");
     double n = step > 0 ? ((double)stop - (double)start + (double)step - 1) / (double)step
                         : ((double)start - (double)stop - (double)step - 1) / -(double)step;
     if (n >= RANGE_MAX + 1)
-        return jj_fail_limit(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", RANGE_MAX);
+        return jj_fail_limit(
+            r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", RANGE_MAX);
     struct jj_range *range = jj_alloc(r, sizeof *range);
     range->start = start;
+    range->stop = stop;
     range->step = step;
     range->n = n > 0 ? (int64_t)n : 0;
     return (struct jj_val){.type = JJ_RANGE, .range = range};
@@ -49,7 +53,9 @@ static struct jj_dict *make_dict(struct jj_run *r, const struct jj_args *args, b
         } else {
             const struct jj_val *pair = jj_items(r, items[i], &n_pair);
             if (r->st == HR_OK && n_pair != 2)
-                (void)jj_fail(r, "dictionary update sequence element #%zu has length %zu; 2 is required", i, n_pair);
+                (void)jj_fail(
+                    r, "dictionary update sequence element #%zu has length %zu; 2 is required", i,
+                    n_pair);
             if (r->st != HR_OK) break;
             key = pair[0];
             value = pair[1];

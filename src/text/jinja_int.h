@@ -2,19 +2,19 @@
  *
  * jinja_int: what the files of the template interpreter share. Private to the room.
  *
- * Names begin with `jj_`, shorter than the house's hr_<room>_<verb>, because the interpreter says them
- * on every line; nothing here leaves the room.
+ * Names begin with `jj_`, shorter than the house's hr_<room>_<verb>, because the interpreter says
+ * them on every line; nothing here leaves the room.
  *
  * Memory: a template owns one arena (syntax tree, constants, names), a render owns two (values, and
  * the bytes of strings), freed at once. Values are immutable (the sandbox of the original forbids
- * every change of a list or dict), so they are shared freely; only namespaces, generators, cyclers and
- * loops change, and they never leave one render.
+ * every change of a list or dict), so they are shared freely; only namespaces, generators, cyclers
+ * and loops change, and they never leave one render.
  *
  * Failure is sticky: the first jj_fail sets run->st, every evaluation and every builder then does
- * nothing, and the stack unwinds by itself. So a function returns a value and not a status, and only
- * loops ask run->st. The same holds for memory: an allocation always succeeds and, past the limit,
- * fails the run; what can amplify (repeat, pad, join) goes through a builder, which stops growing, or
- * asks jj_room first. */
+ * nothing, and the stack unwinds by itself. So a function returns a value and not a status, and
+ * only loops ask run->st. The same holds for memory: an allocation always succeeds and, past the
+ * limit, fails the run; what can amplify (repeat, pad, join) goes through a builder, which stops
+ * growing, or asks jj_room first. */
 #ifndef HR_TEXT_JINJA_INT_H
 #define HR_TEXT_JINJA_INT_H
 
@@ -41,15 +41,34 @@ void jj_arena_finish(struct jj_arena *a);
 
 enum jj_type {
     JJ_ABSENT, /* an argument that was not given; never seen by a template */
-    JJ_UNDEF, JJ_NONE, JJ_BOOL, JJ_INT, JJ_BIG, JJ_FLOAT, JJ_STR, JJ_BYTES, JJ_LIST, JJ_TUPLE, JJ_DICT,
-    JJ_VIEW,  /* dict.keys(), .values(), .items() */
-    JJ_RANGE, JJ_GEN, JJ_NS, JJ_MACRO, JJ_FUNC, JJ_METHOD, JJ_LOOP, JJ_JOINER, JJ_CYCLER,
+    JJ_UNDEF,
+    JJ_NONE,
+    JJ_BOOL,
+    JJ_INT,
+    JJ_BIG,
+    JJ_FLOAT,
+    JJ_STR,
+    JJ_BYTES,
+    JJ_LIST,
+    JJ_TUPLE,
+    JJ_DICT,
+    JJ_VIEW, /* dict.keys(), .values(), .items() */
+    JJ_RANGE,
+    JJ_GEN,
+    JJ_NS,
+    JJ_MACRO,
+    JJ_FUNC,
+    JJ_METHOD,
+    JJ_LOOP,
+    JJ_JOINER,
+    JJ_CYCLER,
 };
 
 struct jj_str {
     const char *p; /* borrowed from an arena, the template or a literal */
     size_t len;
-    const struct hr_span *spans; /* the bytes that a user wrote; sorted, merged; may point at `one` */
+    const struct hr_span
+        *spans; /* the bytes that a user wrote; sorted, merged; may point at `one` */
     uint32_t n_spans;
     bool safe; /* Markup: `+` escapes what is added to it */
     struct hr_span one;
@@ -94,16 +113,16 @@ struct jj_view {
     enum jj_view_kind kind;
 };
 struct jj_range {
-    int64_t start, step, n;
+    int64_t start, stop, step, n; /* n elements; stop is what was asked for */
 };
 struct jj_big { /* sign and magnitude, base 10^9, least limb first, no leading zero limb */
     bool neg;
     uint32_t n;
     uint32_t d[];
 };
-struct jj_undef { /* why a value is undefined; the message is made when it is needed */
-    const char *text;    /* the whole message, or NULL */
-    const char *owner;   /* the object's type, or NULL: a variable's name */
+struct jj_undef {      /* why a value is undefined; the message is made when it is needed */
+    const char *text;  /* the whole message, or NULL */
+    const char *owner; /* the object's type, or NULL: a variable's name */
     struct jj_val name;
 };
 
@@ -129,7 +148,7 @@ struct jj_method {
     struct jj_val self;
     const struct jj_func *func;
 };
-struct jj_gen { /* runs when it is first read, as a Python generator does */
+struct jj_gen {       /* runs when it is first read, as a Python generator does */
     const char *type; /* "generator", "list_reverseiterator" */
     const struct jj_func *func;
     struct jj_val self;
@@ -167,16 +186,58 @@ struct jj_cycler {
 
 enum jj_kind {
     /* expressions */
-    JJN_CONST, JJN_NAME, JJN_LIST, JJN_TUPLE, JJN_DICT, JJN_ATTR, JJN_ITEM, JJN_SLICE, JJN_CALL,
-    JJN_FILTER, JJN_TEST, JJN_COND, JJN_AND, JJN_OR, JJN_NOT, JJN_NEG, JJN_POS, JJN_BINARY, JJN_CONCAT,
-    JJN_COMPARE, JJN_NSREF,
+    JJN_CONST,
+    JJN_NAME,
+    JJN_LIST,
+    JJN_TUPLE,
+    JJN_DICT,
+    JJN_ATTR,
+    JJN_ITEM,
+    JJN_SLICE,
+    JJN_CALL,
+    JJN_FILTER,
+    JJN_TEST,
+    JJN_COND,
+    JJN_AND,
+    JJN_OR,
+    JJN_NOT,
+    JJN_NEG,
+    JJN_POS,
+    JJN_BINARY,
+    JJN_CONCAT,
+    JJN_COMPARE,
+    JJN_NSREF,
     /* statements */
-    JJN_DATA, JJN_OUTPUT, JJN_IF, JJN_FOR, JJN_SET, JJN_SETBLOCK, JJN_MACRO, JJN_CALLBLOCK,
-    JJN_FILTERBLOCK, JJN_WITH, JJN_SCOPE, JJN_BREAK, JJN_CONTINUE,
+    JJN_DATA,
+    JJN_OUTPUT,
+    JJN_IF,
+    JJN_FOR,
+    JJN_SET,
+    JJN_SETBLOCK,
+    JJN_MACRO,
+    JJN_CALLBLOCK,
+    JJN_FILTERBLOCK,
+    JJN_WITH,
+    JJN_SCOPE,
+    JJN_BREAK,
+    JJN_CONTINUE,
 };
 enum jj_op { /* order: see the tables of jinja_parse.c */
-    JJ_ADD, JJ_SUB, JJ_MUL, JJ_DIV, JJ_FLOORDIV, JJ_MOD, JJ_POW,
-    JJ_EQ, JJ_NE, JJ_LT, JJ_LE, JJ_GT, JJ_GE, JJ_IN, JJ_NOTIN,
+             JJ_ADD,
+             JJ_SUB,
+             JJ_MUL,
+             JJ_DIV,
+             JJ_FLOORDIV,
+             JJ_MOD,
+             JJ_POW,
+             JJ_EQ,
+             JJ_NE,
+             JJ_LT,
+             JJ_LE,
+             JJ_GT,
+             JJ_GE,
+             JJ_IN,
+             JJ_NOTIN,
 };
 
 struct jj_nodes {
@@ -190,17 +251,17 @@ struct jj_call_args {
 };
 struct jj_node {
     enum jj_kind kind;
-    uint8_t op;       /* enum jj_op; of a comparison: in `ops` */
-    bool flag;        /* FOR: recursive; TEST: unknown; FILTER: unknown */
+    uint8_t op; /* enum jj_op; of a comparison: in `ops` */
+    bool flag;  /* FOR: recursive; TEST: unknown; FILTER: unknown */
     bool uses_caller, uses_kwargs, uses_varargs; /* MACRO, CALLBLOCK */
     int line;
-    uint32_t name; /* NAME, NSREF, MACRO: number of the name */
-    struct jj_val val;        /* CONST, DATA; ATTR, NSREF, FILTER, TEST, MACRO: a name as a string */
+    uint32_t name;     /* NAME, NSREF, MACRO: number of the name */
+    struct jj_val val; /* CONST, DATA; ATTR, NSREF, FILTER, TEST, MACRO: a name as a string */
     const struct jj_func *func; /* FILTER, TEST */
     struct jj_node *a, *b, *c;
-    struct jj_nodes list;     /* elements; keys; targets; comparison's operands; body */
-    struct jj_nodes list2;    /* values; defaults; else */
-    uint8_t *ops;             /* COMPARE */
+    struct jj_nodes list;  /* elements; keys; targets; comparison's operands; body */
+    struct jj_nodes list2; /* values; defaults; else */
+    uint8_t *ops;          /* COMPARE */
     struct jj_call_args *args;
 };
 
@@ -215,8 +276,17 @@ struct hr_template {
 /* --- tokens (jinja_lex.c) */
 
 enum jj_tok_type {
-    JJT_EOF, JJT_DATA, JJT_VAR_BEGIN, JJT_VAR_END, JJT_BLOCK_BEGIN, JJT_BLOCK_END, JJT_NAME, JJT_STRING,
-    JJT_INT, JJT_FLOAT, JJT_OP,
+    JJT_EOF,
+    JJT_DATA,
+    JJT_VAR_BEGIN,
+    JJT_VAR_END,
+    JJT_BLOCK_BEGIN,
+    JJT_BLOCK_END,
+    JJT_NAME,
+    JJT_STRING,
+    JJT_INT,
+    JJT_FLOAT,
+    JJT_OP,
 };
 struct jj_tok {
     enum jj_tok_type type;
@@ -246,8 +316,8 @@ struct jj_parser {
     struct jj_tokens toks;
     size_t i;
     int depth;
-    int loops;         /* nested loops of this function, for break and continue */
-    int soft;          /* inside an if: unknown filters and tests fail when they are reached */
+    int loops; /* nested loops of this function, for break and continue */
+    int soft;  /* inside an if: unknown filters and tests fail when they are reached */
     const struct jj_tok *unknown; /* a filter or test that nobody knows */
     bool unknown_is_test;
     const char *open[100]; /* tags that are open; the bound of their nesting */
@@ -274,7 +344,8 @@ bool jj_tok_is_name(const struct jj_tok *t, const char *name);
 bool jj_skip_name(struct jj_parser *p, const char *name);
 bool jj_skip_op(struct jj_parser *p, int op);
 bool jj_expect_op(struct jj_parser *p, int op, const char *what);
-void jj_parse_fail(struct jj_parser *p, const struct jj_tok *at, const char *fmt, ...) HR_PRINTF(3, 4);
+void jj_parse_fail(struct jj_parser *p, const struct jj_tok *at, const char *fmt, ...)
+    HR_PRINTF(3, 4);
 void jj_unexpected(struct jj_parser *p, const struct jj_tok *t, const char *wanted);
 #define JJ_OP2(a, b) ((a) | (b) << 8)
 
@@ -346,13 +417,14 @@ void jj_sb_fill(struct jj_sb *sb, const char *p, size_t n, int64_t times);
 void jj_sb_str(struct jj_sb *sb, const struct jj_str *s);
 void jj_sb_sub(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to);
 /* bytes that stand for s[from, to): marked when any of those is */
-void jj_sb_as(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to, const char *p, size_t n);
+void jj_sb_as(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to, const char *p,
+              size_t n);
 struct jj_val jj_sb_val(struct jj_sb *sb);
 struct jj_val jj_concat(struct jj_run *r, const struct jj_str *a, const struct jj_str *b);
 
 struct jj_val jj_str_ref(struct jj_run *r, const char *p, size_t len); /* borrows p */
 struct jj_val jj_str_copy(struct jj_run *r, const char *p, size_t len);
-struct jj_val jj_cstr(struct jj_run *r, const char *s); /* borrows */
+struct jj_val jj_cstr(struct jj_run *r, const char *s);                 /* borrows */
 struct jj_val jj_str_user(struct jj_run *r, const char *p, size_t len); /* borrows; all marked */
 struct jj_val jj_substr(struct jj_run *r, const struct jj_str *s, size_t from, size_t to);
 bool jj_str_eq(const struct jj_str *a, const struct jj_str *b);
@@ -362,8 +434,8 @@ size_t jj_str_offset(const struct jj_str *s, size_t i_char); /* byte offset of a
 /* First occurrence at or after `from`, last one that ends at or before `to`; SIZE_MAX if none. */
 size_t jj_str_find(const struct jj_str *s, const struct jj_str *sub, size_t from);
 size_t jj_str_rfind(const struct jj_str *s, const struct jj_str *sub, size_t to);
-struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj_str *chars, bool left,
-                       bool right);
+struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj_str *chars,
+                       bool left, bool right);
 struct jj_val jj_replace(struct jj_run *r, const struct jj_str *s, const struct jj_str *from,
                          const struct jj_str *to, int64_t count);
 struct jj_val jj_escape(struct jj_run *r, const struct jj_str *s);
@@ -376,8 +448,10 @@ struct jj_val jj_str_pad(struct jj_run *r, const struct jj_str *s, int64_t width
 /* The line that begins at `from` ends at *end, the next begins at *next. */
 void jj_line_end(const struct jj_str *s, size_t from, size_t *end, size_t *next);
 /* sep NULL: runs of white space. max < 0: all. */
-struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep, int64_t max);
-struct jj_val jj_rsplit(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep, int64_t max);
+struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep,
+                       int64_t max);
+struct jj_val jj_rsplit(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep,
+                        int64_t max);
 
 /* UTF-8 and character properties (jinja_uni.c). The text is valid UTF-8. */
 uint32_t jj_decode(const char *p, const char *end, size_t *n);
@@ -395,7 +469,8 @@ enum jj_case { JJ_TO_UPPER, JJ_TO_LOWER, JJ_TO_TITLE, JJ_TO_FOLD };
 int jj_map_case(uint32_t c, enum jj_case how, uint32_t out[3]); /* number of code points */
 struct jj_val jj_str_case(struct jj_run *r, const struct jj_str *s, enum jj_case how);
 /* The character `c` = s[at, at + n) in the other case. */
-void jj_sb_case(struct jj_sb *sb, const struct jj_str *s, size_t at, size_t n, uint32_t c, enum jj_case how);
+void jj_sb_case(struct jj_sb *sb, const struct jj_str *s, size_t at, size_t n, uint32_t c,
+                enum jj_case how);
 
 /* --- values (jinja_val.c) */
 
@@ -413,7 +488,7 @@ struct jj_dict *jj_dict(struct jj_run *r);
 bool jj_dict_get(struct jj_run *r, const struct jj_dict *d, struct jj_val key, struct jj_val *out);
 void jj_dict_put(struct jj_run *r, struct jj_dict *d, struct jj_val key, struct jj_val val);
 
-const char *jj_type_name(struct jj_val v);   /* Python's name of the type */
+const char *jj_type_name(struct jj_val v); /* Python's name of the type */
 struct jj_val jj_undef_text(struct jj_run *r, const char *text);
 struct jj_val jj_undef_of(struct jj_run *r, struct jj_val owner, struct jj_val name);
 bool jj_truth(struct jj_val v);
@@ -426,8 +501,8 @@ bool jj_has_len(struct jj_val v);
 bool jj_is_iterable(struct jj_val v);
 /* All elements, in order; takes what is left of a generator. Fails when it is not iterable. */
 const struct jj_val *jj_items(struct jj_run *r, struct jj_val v, size_t *n);
-struct jj_val jj_gen(struct jj_run *r, const char *type, const struct jj_func *func, struct jj_val self,
-                     const struct jj_val *a, const struct jj_args *args);
+struct jj_val jj_gen(struct jj_run *r, const char *type, const struct jj_func *func,
+                     struct jj_val self, const struct jj_val *a, const struct jj_args *args);
 /* Sorts `order` (indices into keys), stably; `reverse` keeps equal ones in their order too. */
 void jj_sort(struct jj_run *r, const struct jj_val *keys, size_t *order, size_t n, bool reverse);
 struct jj_json_in { /* jinja_json.c */
@@ -458,10 +533,11 @@ void jj_scope_set(struct jj_run *r, struct jj_scope *s, uint32_t name, struct jj
 struct jj_val jj_binary(struct jj_run *r, enum jj_op op, struct jj_val a, struct jj_val b);
 struct jj_val jj_negate(struct jj_run *r, struct jj_val a);
 /* An optional sign and digits of the base, without a prefix. */
-struct jj_val jj_int_literal(struct jj_arena *a, const char *p, size_t len, int base); /* ABSENT: too long */
+struct jj_val jj_int_literal(struct jj_arena *a, const char *p, size_t len,
+                             int base); /* ABSENT: too long */
 struct jj_val jj_float_literal(const char *p);
 int jj_num_compare(struct jj_val a, struct jj_val b); /* numbers only; 2 with NaN */
-bool jj_is_number(struct jj_val v); /* bool counts, as in Python */
+bool jj_is_number(struct jj_val v);                   /* bool counts, as in Python */
 double jj_num_double(struct jj_val v);
 /* Integer argument (bool too); fails with the type's name otherwise. */
 int64_t jj_arg_int(struct jj_run *r, struct jj_val v, int64_t absent);
@@ -484,13 +560,15 @@ struct jj_val jj_format(struct jj_run *r, const struct jj_str *fmt, const struct
 
 /* --- tables */
 
-const struct jj_func *jj_filter_find(const char *name, size_t len); /* jinja_filters.c */
+const struct jj_func *jj_filter_find(const char *name, size_t len);      /* jinja_filters.c */
 const struct jj_func *jj_list_filter_find(const char *name, size_t len); /* jinja_seqfilters.c */
 bool jj_filter_known(const char *name, size_t len); /* of Jinja, also where we do not have it */
-const struct jj_func *jj_test_find(const char *name, size_t len);   /* jinja_tests.c */
-const struct jj_func *jj_method_find(struct jj_val self, const struct jj_str *name); /* jinja_methods.c */
-const struct jj_func *jj_global_list(size_t *n);                    /* jinja_globals.c */
-const struct jj_func *jj_table_find(const struct jj_func *table, size_t n, const char *name, size_t len);
+const struct jj_func *jj_test_find(const char *name, size_t len); /* jinja_tests.c */
+const struct jj_func *jj_method_find(struct jj_val self,
+                                     const struct jj_str *name); /* jinja_methods.c */
+const struct jj_func *jj_global_list(size_t *n);                 /* jinja_globals.c */
+const struct jj_func *jj_table_find(const struct jj_func *table, size_t n, const char *name,
+                                    size_t len);
 
 /* Shared argument checks. */
 const struct jj_str *jj_arg_str(struct jj_run *r, struct jj_val v, const char *what);

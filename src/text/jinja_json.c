@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jinja_json: JSON in and out of the template interpreter: a variable of the context to a value, and
- * the tojson filter (json.dumps with the arguments that transformers passes on).
+ * jinja_json: JSON in and out of the template interpreter: a variable of the context to a value,
+ * and the tojson filter (json.dumps with the arguments that transformers passes on).
  *
  * In: integers of any length keep their digits; what overflows a double is infinite, as in Python.
- * Strings are marked as a user's, keys too, unless the variable is trusted; the words that templates
- * build control tokens from ("role": "user", "type": "image") are not. */
+ * Strings are marked as a user's, keys too, unless the variable is trusted; the words that
+ * templates build control tokens from ("role": "user", "type": "image") are not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,13 @@
 
 static bool plain_word(const char *p, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') || p[i] == '_')) return false;
+        if (!((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') || p[i] == '_'))
+            return false;
     return n > 0;
 }
 
-static struct jj_val read_string(struct jj_run *r, const struct jj_json_in *in, const struct hr_jval *j,
-                                 bool is_word) {
+static struct jj_val read_string(struct jj_run *r, const struct jj_json_in *in,
+                                 const struct hr_jval *j, bool is_word) {
     struct hr_buf *b = in->scratch;
     hr_buf_clear(b);
     hr_jscan_str(j, b);
@@ -45,10 +46,11 @@ static struct jj_val read_number(struct jj_run *r, const struct hr_jval *j) {
     return jj_float_literal(text);
 }
 
-static struct jj_val read_value(struct jj_run *r, const struct jj_json_in *in, const struct hr_jval *j,
-                                bool is_word);
+static struct jj_val read_value(struct jj_run *r, const struct jj_json_in *in,
+                                const struct hr_jval *j, bool is_word);
 
-static struct jj_val read_object(struct jj_run *r, const struct jj_json_in *in, const struct hr_jval *j) {
+static struct jj_val read_object(struct jj_run *r, const struct jj_json_in *in,
+                                 const struct hr_jval *j) {
     struct jj_dict *d = jj_dict(r);
     struct hr_jiter it = {0};
     struct hr_jval key, value;
@@ -61,15 +63,24 @@ static struct jj_val read_object(struct jj_run *r, const struct jj_json_in *in, 
     return (struct jj_val){.type = JJ_DICT, .dict = d};
 }
 
-static struct jj_val read_value(struct jj_run *r, const struct jj_json_in *in, const struct hr_jval *j,
-                                bool is_word) {
+static struct jj_val read_value(struct jj_run *r, const struct jj_json_in *in,
+                                const struct hr_jval *j, bool is_word) {
     struct jj_val v = jj_none();
     switch (j->type) {
-    case HR_JNULL: break;
-    case HR_JTRUE: v = jj_bool(true); break;
-    case HR_JFALSE: v = jj_bool(false); break;
-    case HR_JNUMBER: v = read_number(r, j); break;
-    case HR_JSTRING: v = read_string(r, in, j, is_word); break;
+    case HR_JNULL:
+        break;
+    case HR_JTRUE:
+        v = jj_bool(true);
+        break;
+    case HR_JFALSE:
+        v = jj_bool(false);
+        break;
+    case HR_JNUMBER:
+        v = read_number(r, j);
+        break;
+    case HR_JSTRING:
+        v = read_string(r, in, j, is_word);
+        break;
     case HR_JARRAY: {
         struct jj_vec vec = {0};
         struct hr_jiter it = {0};
@@ -79,7 +90,9 @@ static struct jj_val read_value(struct jj_run *r, const struct jj_json_in *in, c
         v = jj_vec_list(r, &vec);
         break;
     }
-    case HR_JOBJECT: v = read_object(r, in, j); break;
+    case HR_JOBJECT:
+        v = read_object(r, in, j);
+        break;
     }
     return v;
 }
@@ -117,7 +130,8 @@ static void out_string(struct json_out *o, const struct jj_str *s) {
         if (hit) {
             snprintf(text, sizeof text, "\\%c", to[hit - from]);
         } else if (c > 0xffff) {
-            snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + (c & 0x3ff));
+            snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+                     0xdc00 + (c & 0x3ff));
         } else {
             snprintf(text, sizeof text, "\\u%04x", c);
         }
@@ -136,8 +150,10 @@ static void out_number(struct json_out *o, struct jj_val v) {
         return;
     }
     jj_float_repr(v.f, text);
-    const char *as = strcmp(text, "nan") == 0 ? "NaN" : strcmp(text, "inf") == 0 ? "Infinity"
-                     : strcmp(text, "-inf") == 0 ? "-Infinity" : text;
+    const char *as = strcmp(text, "nan") == 0    ? "NaN"
+                     : strcmp(text, "inf") == 0  ? "Infinity"
+                     : strcmp(text, "-inf") == 0 ? "-Infinity"
+                                                 : text;
     jj_sb_puts(o->sb, as);
 }
 
@@ -198,13 +214,29 @@ static void out_value(struct json_out *o, struct jj_val v) {
     struct jj_run *r = o->sb->run;
     if (!jj_enter(r)) return;
     switch (v.type) {
-    case JJ_NONE: jj_sb_puts(o->sb, "null"); break;
-    case JJ_BOOL: jj_sb_puts(o->sb, v.b ? "true" : "false"); break;
-    case JJ_INT: case JJ_BIG: case JJ_FLOAT: out_number(o, v); break;
-    case JJ_STR: out_string(o, v.s); break;
-    case JJ_LIST: case JJ_TUPLE: out_list(o, v.seq); break;
-    case JJ_DICT: out_dict(o, v.dict); break;
-    default: (void)jj_fail(r, "Object of type %s is not JSON serializable", jj_type_name(v));
+    case JJ_NONE:
+        jj_sb_puts(o->sb, "null");
+        break;
+    case JJ_BOOL:
+        jj_sb_puts(o->sb, v.b ? "true" : "false");
+        break;
+    case JJ_INT:
+    case JJ_BIG:
+    case JJ_FLOAT:
+        out_number(o, v);
+        break;
+    case JJ_STR:
+        out_string(o, v.s);
+        break;
+    case JJ_LIST:
+    case JJ_TUPLE:
+        out_list(o, v.seq);
+        break;
+    case JJ_DICT:
+        out_dict(o, v.dict);
+        break;
+    default:
+        (void)jj_fail(r, "Object of type %s is not JSON serializable", jj_type_name(v));
     }
     jj_leave(r);
 }

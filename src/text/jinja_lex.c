@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jinja_lex: template source to tokens, with the white-space rules of trim_blocks and lstrip_blocks.
+ * jinja_lex: template source to tokens, with the white-space rules of trim_blocks and
+ * lstrip_blocks.
  *
  * The rules are those of Jinja2's lexer.py, in the order of its regular expressions:
  *   - line ends become \n; one \n at the very end is dropped;
- *   - `{%`, `{#` (not `{{`) take the blanks before them on their line, when nothing else stands there
- *     and no `+` follows; a `-` takes all white space before the tag;
- *   - `%}` and `#}` take one \n after them unless a `+` stands before them; `-` takes all white space;
+ *   - `{%`, `{#` (not `{{`) take the blanks before them on their line, when nothing else stands
+ * there and no `+` follows; a `-` takes all white space before the tag;
+ *   - `%}` and `#}` take one \n after them unless a `+` stands before them; `-` takes all white
+ * space;
  *   - inside brackets an end tag is not an end tag. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,7 +55,8 @@ enum hr_status jj_syntax_error(const struct jj_tokens *t, size_t at, struct hr_e
     return hr_err_set(err, HR_ERR_FORMAT, "line %d, column %d: %s", line, column, msg);
 }
 
-static void push(struct lexer *l, enum jj_tok_type type, size_t at, const char *p, size_t len, int op) {
+static void push(struct lexer *l, enum jj_tok_type type, size_t at, const char *p, size_t len,
+                 int op) {
     struct jj_tokens *t = l->out;
     if (t->n == t->cap) {
         t->cap = t->cap ? 2 * t->cap : 256;
@@ -61,7 +64,8 @@ static void push(struct lexer *l, enum jj_tok_type type, size_t at, const char *
     }
     for (; l->line_at < at; l->line_at++)
         if (l->s[l->line_at] == '\n') l->line++;
-    t->v[t->n++] = (struct jj_tok){.type = type, .line = l->line, .op = op, .at = at, .p = p, .len = len};
+    t->v[t->n++] =
+        (struct jj_tok){.type = type, .line = l->line, .op = op, .at = at, .p = p, .len = len};
 }
 
 static size_t skip_space(const struct lexer *l, size_t i) {
@@ -204,8 +208,10 @@ static bool number(struct lexer *l) {
         push_number(l, JJT_FLOAT, i, e);
         return true;
     }
-    int base = at(l, i, "0x") || at(l, i, "0X") ? 16 : at(l, i, "0o") || at(l, i, "0O") ? 8
-             : at(l, i, "0b") || at(l, i, "0B") ? 2 : 10;
+    int base = at(l, i, "0x") || at(l, i, "0X")   ? 16
+               : at(l, i, "0o") || at(l, i, "0O") ? 8
+               : at(l, i, "0b") || at(l, i, "0B") ? 2
+                                                  : 10;
     if (base != 10) {
         size_t x = i + 2;
         while (x < l->n && (digit_value(l->s[x]) < base ||
@@ -273,7 +279,8 @@ static enum hr_status string(struct lexer *l) {
     char quote = l->s[l->pos];
     while (end < l->n && l->s[end] != quote) end += l->s[end] == '\\' ? 2 : 1;
     if (end >= l->n)
-        return jj_syntax_error(l->out, l->pos, l->err, "unexpected char '%c': the string has no end", quote);
+        return jj_syntax_error(l->out, l->pos, l->err,
+                               "unexpected char '%c': the string has no end", quote);
     char *p = jj_arena_bytes(l->arena, end - start + 4);
     size_t n = 0;
     for (size_t i = start; i < end;) {
@@ -291,27 +298,27 @@ static enum hr_status string(struct lexer *l) {
 }
 
 static enum hr_status operator(struct lexer *l) {
-    static const char *const two[] = {"//", "**", "==", "!=", ">=", "<="};
-    char c = l->s[l->pos];
-    int op = 0;
-    for (size_t k = 0; k < sizeof two / sizeof *two; k++)
-        if (at(l, l->pos, two[k])) op = JJ_OP2(two[k][0], two[k][1]);
+    static const char *const two[] = {"//", "**", "==", "!=", ">=", "<="}; char c = l->s[l->pos];
+    int op = 0; for (size_t k = 0; k < sizeof two / sizeof *two; k++) if (at(l, l->pos, two[k]))
+                    op = JJ_OP2(two[k][0], two[k][1]);
     if (!op && c && strchr("+-/*%~[](){}><=.:|,;", c)) op = c;
     if (!op) return jj_syntax_error(l->out, l->pos, l->err, "unexpected char '%c'", c);
-    if (op == '{' || op == '(' || op == '[') {
-        if (l->n_brackets == (int)sizeof l->brackets)
-            return jj_syntax_error(l->out, l->pos, l->err, "more than %zu open brackets",
-                                   sizeof l->brackets);
-        l->brackets[l->n_brackets++] = op == '{' ? '}' : op == '(' ? ')' : ']';
-    } else if (op == '}' || op == ')' || op == ']') {
-        if (!l->n_brackets) return jj_syntax_error(l->out, l->pos, l->err, "unexpected '%c'", c);
-        char expected = l->brackets[--l->n_brackets];
-        if (expected != c)
-            return jj_syntax_error(l->out, l->pos, l->err, "unexpected '%c', expected '%c'", c, expected);
-    }
-    push(l, JJT_OP, l->pos, l->s + l->pos, op > 255 ? 2 : 1, op);
-    l->pos += op > 255 ? 2 : 1;
-    return HR_OK;
+    if (op == '{' || op == '(' ||
+        op == '['){if (l->n_brackets == (int)sizeof l->brackets) return jj_syntax_error(
+                       l->out, l->pos, l->err, "more than %zu open brackets", sizeof l->brackets);
+                   l->brackets[l->n_brackets++] = op == '{'   ? '}'
+                                                  : op == '(' ? ')'
+                                                              : ']';}
+else if (op == '}' || op == ')' || op == ']') {
+    if (!l->n_brackets) return jj_syntax_error(l->out, l->pos, l->err, "unexpected '%c'", c);
+    char expected = l->brackets[--l->n_brackets];
+    if (expected != c)
+        return jj_syntax_error(l->out, l->pos, l->err, "unexpected '%c', expected '%c'", c,
+                               expected);
+}
+push(l, JJT_OP, l->pos, l->s + l->pos, op > 255 ? 2 : 1, op);
+l->pos += op > 255 ? 2 : 1;
+return HR_OK;
 }
 
 /* From behind `{%` or `{{` to behind its end. Without an end the parser complains at the end. */
@@ -390,8 +397,13 @@ enum hr_status jj_lex(struct jj_arena *a, const char *source, size_t len, struct
         out->source[out->len++] = source[i] == '\r' ? '\n' : source[i];
     }
     if (out->len && out->source[out->len - 1] == '\n') out->len--;
-    struct lexer l = {.arena = a, .out = out, .s = out->source, .n = out->len, .line = 1,
-                      .line_starting = true, .err = err};
+    struct lexer l = {.arena = a,
+                      .out = out,
+                      .s = out->source,
+                      .n = out->len,
+                      .line = 1,
+                      .line_starting = true,
+                      .err = err};
     enum hr_status st = root(&l);
     if (st != HR_OK) {
         jj_tokens_finish(out);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jinja_mem: the arenas of the template interpreter, and the counting of a render against its limits.
+ * jinja_mem: the arenas of the template interpreter, and the counting of a render against its
+ * limits.
  *
  * A block is never moved or freed before its arena ends, so a pointer into it stays good. A request
- * that does not fit gets a new block of at least twice its size, so that the text under construction
- * can usually grow in place (jj_arena_extend). */
+ * that does not fit gets a new block of at least twice its size, so that the text under
+ * construction can usually grow in place (jj_arena_extend). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,8 @@ static struct jj_val fail_with(struct jj_run *r, enum hr_status st, const char *
     if (r->st != HR_OK) return jj_undef();
     char msg[sizeof r->err->msg];
     vsnprintf(msg, sizeof msg, fmt, ap);
-    r->st = r->line ? hr_err_set(r->err, st, "line %d: %s", r->line, msg) : hr_err_set(r->err, st, "%s", msg);
+    r->st = r->line ? hr_err_set(r->err, st, "line %d: %s", r->line, msg)
+                    : hr_err_set(r->err, st, "%s", msg);
     return jj_undef();
 }
 
@@ -90,7 +92,8 @@ struct jj_val jj_fail_limit(struct jj_run *r, const char *fmt, ...) {
 
 static void check_memory(struct jj_run *r, double more) {
     if ((double)r->cells.held + (double)r->bytes.held + more > (double)r->lim.memory_max)
-        (void)jj_fail_limit(r, "the template needs more than %zu bytes of memory", r->lim.memory_max);
+        (void)jj_fail_limit(r, "the template needs more than %zu bytes of memory",
+                            r->lim.memory_max);
 }
 
 void *jj_alloc(struct jj_run *r, size_t n) {

@@ -7,8 +7,9 @@
 
 #include "text/jinja_int.h"
 
-#define METHOD(name) static struct jj_val name(struct jj_run *r, struct jj_val self, const struct jj_val *a, \
-                                               const struct jj_args *args)
+#define METHOD(name)                                                                               \
+    static struct jj_val name(struct jj_run *r, struct jj_val self, const struct jj_val *a,        \
+                              const struct jj_args *args)
 
 static const struct jj_str *opt_str(struct jj_run *r, struct jj_val v, const char *what) {
     return v.type == JJ_ABSENT || v.type == JJ_NONE ? NULL : jj_arg_str(r, v, what);
@@ -16,8 +17,8 @@ static const struct jj_str *opt_str(struct jj_run *r, struct jj_val v, const cha
 
 /* The characters [start, end) of a method's optional arguments, as bytes; false when start lies
  * behind the end. */
-static bool window(struct jj_run *r, const struct jj_str *s, struct jj_val start, struct jj_val end, size_t *from,
-                   size_t *to) {
+static bool window(struct jj_run *r, const struct jj_str *s, struct jj_val start, struct jj_val end,
+                   size_t *from, size_t *to) {
     int64_t n = (int64_t)jj_str_n_chars(s);
     int64_t b = start.type == JJ_NONE ? 0 : jj_arg_int(r, start, 0);
     int64_t e = end.type == JJ_NONE ? n : jj_arg_int(r, end, n);
@@ -57,7 +58,8 @@ METHOD(m_splitlines) {
     return jj_vec_list(r, &out);
 }
 
-static struct jj_val partition(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep, bool last) {
+static struct jj_val partition(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep,
+                               bool last) {
     if (r->st != HR_OK) return jj_undef();
     if (sep->len == 0) return jj_fail(r, "empty separator");
     size_t at = last ? jj_str_rfind(s, sep, s->len) : jj_str_find(s, sep, 0);
@@ -82,7 +84,8 @@ METHOD(m_join) {
     struct jj_sb sb = {.run = r};
     for (size_t i = 0; i < n && jj_step(r); i++) {
         if (items[i].type != JJ_STR)
-            return jj_fail(r, "sequence item %zu: expected str instance, %s found", i, jj_type_name(items[i]));
+            return jj_fail(r, "sequence item %zu: expected str instance, %s found", i,
+                           jj_type_name(items[i]));
         if (i) jj_sb_str(&sb, self.s);
         jj_sb_str(&sb, items[i].s);
     }
@@ -90,7 +93,8 @@ METHOD(m_join) {
 }
 
 METHOD(m_replace) {
-    const struct jj_str *from = jj_arg_str(r, a[0], "replace"), *to = jj_arg_str(r, a[1], "replace");
+    const struct jj_str *from = jj_arg_str(r, a[0], "replace"),
+                        *to = jj_arg_str(r, a[1], "replace");
     return r->st == HR_OK ? jj_replace(r, self.s, from, to, jj_arg_int(r, a[2], -1)) : jj_undef();
 }
 
@@ -107,12 +111,14 @@ METHOD(m_removesuffix) {
 
 /* --- looking */
 
-static bool affix(const struct jj_str *s, size_t from, size_t to, const struct jj_str *x, bool at_end) {
+static bool affix(const struct jj_str *s, size_t from, size_t to, const struct jj_str *x,
+                  bool at_end) {
     if (x->len > to - from) return false;
     return memcmp(at_end ? s->p + to - x->len : s->p + from, x->p, x->len) == 0;
 }
 
-static struct jj_val with_affix(struct jj_run *r, const struct jj_str *s, const struct jj_val *a, bool at_end) {
+static struct jj_val with_affix(struct jj_run *r, const struct jj_str *s, const struct jj_val *a,
+                                bool at_end) {
     size_t from, to;
     if (!window(r, s, a[1], a[2], &from, &to)) return jj_bool(false);
     if (a[0].type != JJ_TUPLE) {
@@ -120,7 +126,8 @@ static struct jj_val with_affix(struct jj_run *r, const struct jj_str *s, const 
         return jj_bool(affix(s, from, to, x, at_end));
     }
     for (size_t i = 0; i < a[0].seq->n; i++)
-        if (affix(s, from, to, jj_arg_str(r, a[0].seq->v[i], "startswith"), at_end)) return jj_bool(true);
+        if (affix(s, from, to, jj_arg_str(r, a[0].seq->v[i], "startswith"), at_end))
+            return jj_bool(true);
     return jj_bool(false);
 }
 METHOD(m_startswith) {
@@ -130,7 +137,8 @@ METHOD(m_endswith) {
     return with_affix(r, self.s, a, true);
 }
 
-static int64_t position(struct jj_run *r, const struct jj_str *s, const struct jj_val *a, bool last) {
+static int64_t position(struct jj_run *r, const struct jj_str *s, const struct jj_val *a,
+                        bool last) {
     const struct jj_str *sub = jj_arg_str(r, a[0], "find");
     size_t from, to;
     if (!window(r, s, a[1], a[2], &from, &to)) return -1;
@@ -162,7 +170,9 @@ METHOD(m_count) {
     struct jj_str part = {.p = self.s->p + from, .len = to - from};
     if (sub->len == 0) return jj_int((int64_t)jj_str_n_chars(&part) + 1);
     int64_t n = 0;
-    for (size_t at = jj_str_find(&part, sub, 0); at != SIZE_MAX; at = jj_str_find(&part, sub, at + sub->len)) n++;
+    for (size_t at = jj_str_find(&part, sub, 0); at != SIZE_MAX;
+         at = jj_str_find(&part, sub, at + sub->len))
+        n++;
     return jj_int(n);
 }
 
@@ -253,11 +263,13 @@ METHOD(m_swapcase) {
     return jj_sb_val(&sb);
 }
 
-static struct jj_val pad(struct jj_run *r, struct jj_val self, const struct jj_val *a, enum jj_pad how) {
+static struct jj_val pad(struct jj_run *r, struct jj_val self, const struct jj_val *a,
+                         enum jj_pad how) {
     const struct jj_str *fill = opt_str(r, a[1], "padding");
     if (fill && jj_str_n_chars(fill) != 1)
         return jj_fail(r, "The fill character must be exactly one character long");
-    return jj_str_pad(r, self.s, jj_arg_int(r, a[0], 0), fill ? fill->p : " ", fill ? fill->len : 1, how);
+    return jj_str_pad(r, self.s, jj_arg_int(r, a[0], 0), fill ? fill->p : " ", fill ? fill->len : 1,
+                      how);
 }
 METHOD(m_ljust) {
     return pad(r, self, a, JJ_PAD_RIGHT);
@@ -271,8 +283,10 @@ METHOD(m_center) {
 METHOD(m_zfill) {
     int64_t width = jj_arg_int(r, a[0], 0);
     const struct jj_str *s = self.s;
-    if (!s->len || (*s->p != '-' && *s->p != '+')) return jj_str_pad(r, s, width, "0", 1, JJ_PAD_LEFT);
-    struct jj_val digits = jj_str_pad(r, jj_substr(r, s, 1, s->len).s, width - 1, "0", 1, JJ_PAD_LEFT);
+    if (!s->len || (*s->p != '-' && *s->p != '+'))
+        return jj_str_pad(r, s, width, "0", 1, JJ_PAD_LEFT);
+    struct jj_val digits =
+        jj_str_pad(r, jj_substr(r, s, 1, s->len).s, width - 1, "0", 1, JJ_PAD_LEFT);
     return jj_concat(r, jj_substr(r, s, 0, 1).s, digits.s);
 }
 
@@ -288,35 +302,63 @@ METHOD(m_encode) {
 }
 
 static const struct jj_func str_methods[] = {
-    {"strip", m_strip, "chars", 0}, {"lstrip", m_lstrip, "chars", 0}, {"rstrip", m_rstrip, "chars", 0},
-    {"split", m_split, "sep,maxsplit", 0}, {"rsplit", m_rsplit, "sep,maxsplit", 0},
-    {"splitlines", m_splitlines, "keepends", 0}, {"partition", m_partition, "sep", 1},
-    {"rpartition", m_rpartition, "sep", 1}, {"join", m_join, "iterable", 1},
-    {"replace", m_replace, "old,new,count", 2}, {"removeprefix", m_removeprefix, "prefix", 1},
-    {"removesuffix", m_removesuffix, "suffix", 1}, {"startswith", m_startswith, "prefix,start,end", 1},
-    {"endswith", m_endswith, "suffix,start,end", 1}, {"find", m_find, "sub,start,end", 1},
-    {"rfind", m_rfind, "sub,start,end", 1}, {"index", m_index, "sub,start,end", 1},
-    {"rindex", m_rindex, "sub,start,end", 1}, {"count", m_count, "sub,start,end", 1},
-    {"isalpha", m_isalpha, "", 0}, {"isalnum", m_isalnum, "", 0}, {"isdigit", m_isdigit, "", 0},
-    {"isdecimal", m_isdecimal, "", 0}, {"isnumeric", m_isnumeric, "", 0}, {"isspace", m_isspace, "", 0},
-    {"isprintable", m_isprintable, "", 0}, {"isascii", m_isascii, "", 0}, {"isupper", m_isupper, "", 0},
-    {"islower", m_islower, "", 0}, {"upper", m_upper, "", 0}, {"lower", m_lower, "", 0},
-    {"casefold", m_casefold, "", 0}, {"capitalize", m_capitalize, "", 0}, {"title", m_title, "", 0},
-    {"swapcase", m_swapcase, "", 0}, {"ljust", m_ljust, "width,fillchar", 1},
-    {"rjust", m_rjust, "width,fillchar", 1}, {"center", m_center, "width,fillchar", 1},
-    {"zfill", m_zfill, "width", 1}, {"format", m_format, NULL, 0}, {"encode", m_encode, "encoding", 0},
+    {"strip", m_strip, "chars", 0},
+    {"lstrip", m_lstrip, "chars", 0},
+    {"rstrip", m_rstrip, "chars", 0},
+    {"split", m_split, "sep,maxsplit", 0},
+    {"rsplit", m_rsplit, "sep,maxsplit", 0},
+    {"splitlines", m_splitlines, "keepends", 0},
+    {"partition", m_partition, "sep", 1},
+    {"rpartition", m_rpartition, "sep", 1},
+    {"join", m_join, "iterable", 1},
+    {"replace", m_replace, "old,new,count", 2},
+    {"removeprefix", m_removeprefix, "prefix", 1},
+    {"removesuffix", m_removesuffix, "suffix", 1},
+    {"startswith", m_startswith, "prefix,start,end", 1},
+    {"endswith", m_endswith, "suffix,start,end", 1},
+    {"find", m_find, "sub,start,end", 1},
+    {"rfind", m_rfind, "sub,start,end", 1},
+    {"index", m_index, "sub,start,end", 1},
+    {"rindex", m_rindex, "sub,start,end", 1},
+    {"count", m_count, "sub,start,end", 1},
+    {"isalpha", m_isalpha, "", 0},
+    {"isalnum", m_isalnum, "", 0},
+    {"isdigit", m_isdigit, "", 0},
+    {"isdecimal", m_isdecimal, "", 0},
+    {"isnumeric", m_isnumeric, "", 0},
+    {"isspace", m_isspace, "", 0},
+    {"isprintable", m_isprintable, "", 0},
+    {"isascii", m_isascii, "", 0},
+    {"isupper", m_isupper, "", 0},
+    {"islower", m_islower, "", 0},
+    {"upper", m_upper, "", 0},
+    {"lower", m_lower, "", 0},
+    {"casefold", m_casefold, "", 0},
+    {"capitalize", m_capitalize, "", 0},
+    {"title", m_title, "", 0},
+    {"swapcase", m_swapcase, "", 0},
+    {"ljust", m_ljust, "width,fillchar", 1},
+    {"rjust", m_rjust, "width,fillchar", 1},
+    {"center", m_center, "width,fillchar", 1},
+    {"zfill", m_zfill, "width", 1},
+    {"format", m_format, NULL, 0},
+    {"encode", m_encode, "encoding", 0},
 };
 
 /* --- list, tuple, dict, cycler */
 
 METHOD(m_seq_count) {
     int64_t n = 0;
-    for (size_t i = 0; i < self.seq->n && jj_step(r); i++) n += jj_equal(r, self.seq->v[i], a[0]);
+    size_t len;
+    const struct jj_val *items = jj_items(r, self, &len);
+    for (size_t i = 0; i < len && jj_step(r); i++) n += jj_equal(r, items[i], a[0]);
     return jj_int(n);
 }
 METHOD(m_seq_index) {
-    for (size_t i = 0; i < self.seq->n && jj_step(r); i++)
-        if (jj_equal(r, self.seq->v[i], a[0])) return jj_int((int64_t)i);
+    size_t len;
+    const struct jj_val *items = jj_items(r, self, &len);
+    for (size_t i = 0; i < len && jj_step(r); i++)
+        if (jj_equal(r, items[i], a[0])) return jj_int((int64_t)i);
     return jj_fail(r, "the value is not in the %s", jj_type_name(self));
 }
 METHOD(m_copy) { /* nothing can change, so it is its own copy */
@@ -361,33 +403,43 @@ METHOD(m_changed) {
     struct jj_seq *s = jj_seq(r, args->n_pos);
     if (args->n_pos) memcpy(s->v, args->pos, args->n_pos * sizeof *s->v);
     struct jj_val now = jj_tuple(s);
-    if (self.loop->changed.type == JJ_TUPLE && jj_equal(r, self.loop->changed, now)) return jj_bool(false);
+    if (self.loop->changed.type == JJ_TUPLE && jj_equal(r, self.loop->changed, now))
+        return jj_bool(false);
     self.loop->changed = now;
     return jj_bool(true);
 }
 
-static const struct jj_func seq_methods[] = {{"count", m_seq_count, "value", 1}, {"index", m_seq_index, "value", 1}};
+static const struct jj_func seq_methods[] = {{"count", m_seq_count, "value", 1},
+                                             {"index", m_seq_index, "value", 1}};
 static const struct jj_func list_methods[] = {{"copy", m_copy, "", 0}};
 static const struct jj_func dict_methods[] = {
     {"get", m_get, "key,default", 1}, {"items", m_items, "", 0}, {"keys", m_keys, "", 0},
-    {"values", m_values, "", 0}, {"copy", m_copy, "", 0},
+    {"values", m_values, "", 0},      {"copy", m_copy, "", 0},
 };
 static const struct jj_func cycler_methods[] = {{"next", m_next, "", 0}, {"reset", m_reset, "", 0}};
-static const struct jj_func loop_methods[] = {{"cycle", m_cycle, NULL, 0}, {"changed", m_changed, NULL, 0}};
+static const struct jj_func loop_methods[] = {{"cycle", m_cycle, NULL, 0},
+                                              {"changed", m_changed, NULL, 0}};
 
 #define FIND(table, name) jj_table_find(table, sizeof table / sizeof *table, (name)->p, (name)->len)
 
 const struct jj_func *jj_method_find(struct jj_val self, const struct jj_str *name) {
     const struct jj_func *f = NULL;
     switch (self.type) {
-    case JJ_STR: return FIND(str_methods, name);
+    case JJ_STR:
+        return FIND(str_methods, name);
     case JJ_LIST:
         f = FIND(list_methods, name);
         return f ? f : FIND(seq_methods, name);
-    case JJ_TUPLE: return FIND(seq_methods, name);
-    case JJ_DICT: return FIND(dict_methods, name);
-    case JJ_CYCLER: return FIND(cycler_methods, name);
-    case JJ_LOOP: return FIND(loop_methods, name);
-    default: return NULL;
+    case JJ_TUPLE:
+    case JJ_RANGE:
+        return FIND(seq_methods, name);
+    case JJ_DICT:
+        return FIND(dict_methods, name);
+    case JJ_CYCLER:
+        return FIND(cycler_methods, name);
+    case JJ_LOOP:
+        return FIND(loop_methods, name);
+    default:
+        return NULL;
     }
 }

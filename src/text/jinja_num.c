@@ -3,9 +3,9 @@
  * jinja_num: numbers with Python's rules: floor division, signs of the remainder, true division,
  * integers that do not overflow, shortest float texts.
  *
- * An integer is an int64 (JJ_INT) while it fits and a decimal big number (JJ_BIG) beyond, never both
- * ways. Big numbers exist because ids in a context can be long and must print exactly; they add,
- * subtract, multiply and compare; dividing them is refused, no template does it. */
+ * An integer is an int64 (JJ_INT) while it fits and a decimal big number (JJ_BIG) beyond, never
+ * both ways. Big numbers exist because ids in a context can be long and must print exactly; they
+ * add, subtract, multiply and compare; dividing them is refused, no template does it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,8 +188,8 @@ void jj_write_int(struct jj_sb *sb, struct jj_val v) {
     }
 }
 
-/* repr(float): the shortest digits that read back, in Python's layout (an exponent below 1e-4 and from
- * 1e16 on, at least two digits of it, ".0" when there is neither point nor exponent). */
+/* repr(float): the shortest digits that read back, in Python's layout (an exponent below 1e-4 and
+ * from 1e16 on, at least two digits of it, ".0" when there is neither point nor exponent). */
 void jj_float_repr(double f, char out[JJ_NUM_TEXT]) {
     if (isnan(f) || isinf(f)) {
         snprintf(out, JJ_NUM_TEXT, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
@@ -291,9 +291,11 @@ static struct jj_val int_op(struct jj_run *r, enum jj_op op, struct jj_val a, st
         return big_op(r, op, a, b);
     case JJ_POW:
         if (b.type == JJ_BIG) return jj_fail_limit(r, "the exponent is too large");
+        if (y < 0 && x == 0 && !big) return jj_fail(r, "0.0 cannot be raised to a negative power");
         if (y < 0 && !big) return jj_float(pow((double)x, (double)y));
         return int_power(r, a, small(b));
-    default: break;
+    default:
+        break;
     }
     if (big) return jj_fail(r, "dividing integers beyond 64 bits is not supported");
     if (y == 0)
@@ -310,19 +312,25 @@ static struct jj_val int_op(struct jj_run *r, enum jj_op op, struct jj_val a, st
 
 static struct jj_val float_op(struct jj_run *r, enum jj_op op, double x, double y) {
     switch (op) {
-    case JJ_ADD: return jj_float(x + y);
-    case JJ_SUB: return jj_float(x - y);
-    case JJ_MUL: return jj_float(x * y);
+    case JJ_ADD:
+        return jj_float(x + y);
+    case JJ_SUB:
+        return jj_float(x - y);
+    case JJ_MUL:
+        return jj_float(x * y);
     case JJ_POW:
         if (x == 0 && y < 0) return jj_fail(r, "0.0 cannot be raised to a negative power");
         if (x < 0 && y != floor(y)) return jj_fail(r, "complex numbers are not supported");
-        if (isfinite(x) && isfinite(y) && isinf(pow(x, y))) return jj_fail(r, "the result is too large");
+        if (isfinite(x) && isfinite(y) && isinf(pow(x, y)))
+            return jj_fail(r, "the result is too large");
         return jj_float(pow(x, y));
-    default: break;
+    default:
+        break;
     }
     if (y == 0)
-        return jj_fail(r, op == JJ_DIV ? "float division by zero"
-                          : op == JJ_MOD ? "float modulo" : "float floor division by zero");
+        return jj_fail(r, op == JJ_DIV   ? "float division by zero"
+                          : op == JJ_MOD ? "float modulo"
+                                         : "float floor division by zero");
     if (op == JJ_DIV) return jj_float(x / y);
     double m = fmod(x, y);
     if (m != 0 && (m < 0) != (y < 0)) m += y;
@@ -367,8 +375,8 @@ static struct jj_val add(struct jj_run *r, struct jj_val a, struct jj_val b) {
         return a.type == JJ_LIST ? jj_list(s) : jj_tuple(s);
     }
     if (a.type == JJ_STR || a.type == JJ_LIST || a.type == JJ_TUPLE)
-        return jj_fail(r, "can only concatenate %s (not \"%s\") to %s", jj_type_name(a), jj_type_name(b),
-                       jj_type_name(a));
+        return jj_fail(r, "can only concatenate %s (not \"%s\") to %s", jj_type_name(a),
+                       jj_type_name(b), jj_type_name(a));
     return jj_undef();
 }
 
@@ -379,14 +387,15 @@ struct jj_val jj_binary(struct jj_run *r, enum jj_op op, struct jj_val a, struct
     if (a.type == JJ_UNDEF) return jj_fail_undef(r, a);
     if (b.type == JJ_UNDEF) return jj_fail_undef(r, b);
     if (is_int(a) && is_int(b)) return int_op(r, op, a, b);
-    if (jj_is_number(a) && jj_is_number(b)) return float_op(r, op, jj_num_double(a), jj_num_double(b));
+    if (jj_is_number(a) && jj_is_number(b))
+        return float_op(r, op, jj_num_double(a), jj_num_double(b));
     bool a_seq = a.type == JJ_STR || a.type == JJ_LIST || a.type == JJ_TUPLE;
     bool b_seq = b.type == JJ_STR || b.type == JJ_LIST || b.type == JJ_TUPLE;
     if (op == JJ_MUL && a_seq && is_int(b)) return repeat(r, a, b);
     if (op == JJ_MUL && b_seq && is_int(a)) return repeat(r, b, a);
     if (op == JJ_ADD && a_seq) return add(r, a, b);
-    return jj_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", signs[op], jj_type_name(a),
-                   jj_type_name(b));
+    return jj_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", signs[op],
+                   jj_type_name(a), jj_type_name(b));
 }
 
 struct jj_val jj_negate(struct jj_run *r, struct jj_val a) {
@@ -410,8 +419,12 @@ struct jj_val jj_int_of_double(struct jj_run *r, double f) {
  * for a number or an underscore stands elsewhere. */
 static bool number_text(struct jj_val v, char out[512], size_t *n) {
     size_t from = 0, to = v.s->len;
-    while (from < to && (unsigned char)v.s->p[from] < 0x80 && jj_is_space((unsigned char)v.s->p[from])) from++;
-    while (to > from && (unsigned char)v.s->p[to - 1] < 0x80 && jj_is_space((unsigned char)v.s->p[to - 1])) to--;
+    while (from < to && (unsigned char)v.s->p[from] < 0x80 &&
+           jj_is_space((unsigned char)v.s->p[from]))
+        from++;
+    while (to > from && (unsigned char)v.s->p[to - 1] < 0x80 &&
+           jj_is_space((unsigned char)v.s->p[to - 1]))
+        to--;
     if (to == from || to - from >= 512) return false;
     *n = 0;
     for (size_t i = from; i < to; i++) {
@@ -433,7 +446,8 @@ struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok) {
     size_t n;
     if (v.type == JJ_STR && number_text(v, text, &n)) {
         const char *p = text + (text[0] == '-' || text[0] == '+');
-        if (p[0] == '0' && p[1] && ((p[1] | 32) == 'x' || (p[1] | 32) == 'o' || (p[1] | 32) == 'b')) {
+        if (p[0] == '0' && p[1] &&
+            ((p[1] | 32) == 'x' || (p[1] | 32) == 'o' || (p[1] | 32) == 'b')) {
             int prefix = (p[1] | 32) == 'x' ? 16 : (p[1] | 32) == 'o' ? 8 : 2;
             if (base == 0) base = prefix;
             if (base == prefix) p += 2;
@@ -442,7 +456,9 @@ struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok) {
         }
         bool good = *p != 0 && base >= 2 && base <= 36;
         for (const char *q = p; *q && good; q++) {
-            int c = *q >= '0' && *q <= '9' ? *q - '0' : (*q | 32) >= 'a' && (*q | 32) <= 'z' ? (*q | 32) - 'a' + 10 : 99;
+            int c = *q >= '0' && *q <= '9'                 ? *q - '0'
+                    : (*q | 32) >= 'a' && (*q | 32) <= 'z' ? (*q | 32) - 'a' + 10
+                                                           : 99;
             good = c < base;
         }
         if (good) {
@@ -460,7 +476,8 @@ struct jj_val jj_to_float(struct jj_run *r, struct jj_val v, bool *ok) {
     if (jj_is_number(v)) return jj_float(jj_num_double(v));
     char text[512];
     size_t n;
-    if (v.type == JJ_STR && number_text(v, text, &n) && strlen(text) == n && !strpbrk(text, "xXpP(")) {
+    if (v.type == JJ_STR && number_text(v, text, &n) && strlen(text) == n &&
+        !strpbrk(text, "xXpP(")) {
         char *end;
         double f = strtod(text, &end);
         if (*end == 0 && end != text) return jj_float(f);

@@ -2,10 +2,10 @@
  *
  * jinja_parse: statements of the template language, and what statements and expressions share.
  *
- * The grammar is Jinja2's parser.py with the tags that chat templates use: if, for, set, macro, call,
- * filter, with, print, break, continue, generation, raw (in the lexer). Tags that load other templates
- * or change the escaping (include, import, from, extends, block, autoescape) are refused: a chat
- * template is one file. Nesting of tags is bounded like that of expressions. */
+ * The grammar is Jinja2's parser.py with the tags that chat templates use: if, for, set, macro,
+ * call, filter, with, print, break, continue, generation, raw (in the lexer). Tags that load other
+ * templates or change the escaping (include, import, from, extends, block, autoescape) are refused:
+ * a chat template is one file. Nesting of tags is bounded like that of expressions. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +92,11 @@ void jj_parse_fail(struct jj_parser *p, const struct jj_tok *at, const char *fmt
 
 static void describe(const struct jj_tok *t, char out[80]) {
     static const char *const names[] = {
-        [JJT_EOF] = "end of template", [JJT_DATA] = "template data", [JJT_VAR_BEGIN] = "begin of print statement",
-        [JJT_VAR_END] = "end of print statement", [JJT_BLOCK_BEGIN] = "begin of statement block",
+        [JJT_EOF] = "end of template",
+        [JJT_DATA] = "template data",
+        [JJT_VAR_BEGIN] = "begin of print statement",
+        [JJT_VAR_END] = "end of print statement",
+        [JJT_BLOCK_BEGIN] = "begin of statement block",
         [JJT_BLOCK_END] = "end of statement block",
     };
     if (t->type < JJT_NAME) {
@@ -115,7 +118,8 @@ void jj_unexpected(struct jj_parser *p, const struct jj_tok *t, const char *want
 
 static void expect_block_end(struct jj_parser *p) {
     if (p->st != HR_OK) return;
-    if (jj_tok(p, 0)->type != JJT_BLOCK_END) jj_unexpected(p, jj_tok(p, 0), "end of statement block");
+    if (jj_tok(p, 0)->type != JJT_BLOCK_END)
+        jj_unexpected(p, jj_tok(p, 0), "end of statement block");
     p->i++;
 }
 
@@ -129,9 +133,11 @@ static void parse_block(struct jj_parser *p, struct jj_nodes *out, const char *c
     int n = 0;
     for (size_t i = 0; ends[i]; i++)
         n += snprintf(looking + n, sizeof looking - (size_t)n, "%s'%s'", i ? " or " : "", ends[i]);
-    jj_parse_fail(p, jj_tok(p, 0),
-                  "Unexpected end of template. Jinja was looking for the following tags: %s. The innermost "
-                  "block that needs to be closed is '%s'.", looking, p->open[p->n_open - 1]);
+    jj_parse_fail(
+        p, jj_tok(p, 0),
+        "Unexpected end of template. Jinja was looking for the following tags: %s. The innermost "
+        "block that needs to be closed is '%s'.",
+        looking, p->open[p->n_open - 1]);
 }
 
 static void parse_block_to(struct jj_parser *p, struct jj_nodes *out, const char *end) {
@@ -335,7 +341,8 @@ static struct jj_node *parse_generation(struct jj_parser *p) {
 
 static struct jj_node *parse_jump(struct jj_parser *p, enum jj_kind kind) {
     const struct jj_tok *t = jj_tok(p, 0);
-    if (!p->loops) jj_parse_fail(p, t, "'%s' outside loop", kind == JJN_BREAK ? "break" : "continue");
+    if (!p->loops)
+        jj_parse_fail(p, t, "'%s' outside loop", kind == JJN_BREAK ? "break" : "continue");
     p->i++;
     return jj_node(p, kind, t->line);
 }
@@ -355,10 +362,12 @@ static void parse_statement(struct jj_parser *p, struct jj_nodes *out) {
     static const struct {
         const char *tag;
         struct jj_node *(*parse)(struct jj_parser *p);
-    } table[] = {{"if", parse_if}, {"for", parse_for}, {"set", parse_set}, {"macro", parse_macro},
-                 {"call", parse_call_block}, {"filter", parse_filter_block}, {"with", parse_with},
-                 {"generation", parse_generation}};
-    static const char *const refused[] = {"include", "import", "from", "extends", "block", "autoescape"};
+    } table[] = {{"if", parse_if},           {"for", parse_for},
+                 {"set", parse_set},         {"macro", parse_macro},
+                 {"call", parse_call_block}, {"filter", parse_filter_block},
+                 {"with", parse_with},       {"generation", parse_generation}};
+    static const char *const refused[] = {"include", "import", "from",
+                                          "extends", "block",  "autoescape"};
     const struct jj_tok *t = jj_tok(p, 0);
     if (t->type != JJT_NAME) {
         jj_parse_fail(p, t, "tag name expected");
@@ -373,7 +382,8 @@ static void parse_statement(struct jj_parser *p, struct jj_nodes *out) {
         return;
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (jj_tok_is_name(t, refused[i])) jj_parse_fail(p, t, "the tag '%s' is not supported", refused[i]);
+        if (jj_tok_is_name(t, refused[i]))
+            jj_parse_fail(p, t, "the tag '%s' is not supported", refused[i]);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (!jj_tok_is_name(t, table[i].tag)) continue;
         if (p->n_open == (int)(sizeof p->open / sizeof *p->open)) {
@@ -386,10 +396,14 @@ static void parse_statement(struct jj_parser *p, struct jj_nodes *out) {
         return;
     }
     if (p->n_open) {
-        jj_parse_fail(p, t, "Encountered unknown tag '%.*s'. The innermost block that needs to be closed is "
-                      "'%s'.", (int)(t->len < 60 ? t->len : 60), t->p, p->open[p->n_open - 1]);
+        jj_parse_fail(
+            p, t,
+            "Encountered unknown tag '%.*s'. The innermost block that needs to be closed is "
+            "'%s'.",
+            (int)(t->len < 60 ? t->len : 60), t->p, p->open[p->n_open - 1]);
     } else {
-        jj_parse_fail(p, t, "Encountered unknown tag '%.*s'.", (int)(t->len < 60 ? t->len : 60), t->p);
+        jj_parse_fail(p, t, "Encountered unknown tag '%.*s'.", (int)(t->len < 60 ? t->len : 60),
+                      t->p);
     }
 }
 

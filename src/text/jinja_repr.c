@@ -13,7 +13,8 @@ static void repr_str(struct jj_sb *sb, const struct jj_str *s, bool is_bytes) {
     jj_sb_put(sb, &quote, 1);
     size_t done = 0, n;
     for (size_t i = 0; i < s->len; i += n) {
-        uint32_t c = is_bytes ? (n = 1, (unsigned char)s->p[i]) : jj_decode(s->p + i, s->p + s->len, &n);
+        uint32_t c =
+            is_bytes ? (n = 1, (unsigned char)s->p[i]) : jj_decode(s->p + i, s->p + s->len, &n);
         char text[16];
         if (c == (unsigned char)quote || c == '\\') {
             snprintf(text, sizeof text, "\\%c", (int)c);
@@ -22,7 +23,11 @@ static void repr_str(struct jj_sb *sb, const struct jj_str *s, bool is_bytes) {
         } else if (c < 0x80 ? c >= 0x20 && c != 0x7f : !is_bytes && jj_is_printable(c)) {
             continue;
         } else {
-            snprintf(text, sizeof text, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
+            snprintf(text, sizeof text,
+                     c < 0x100     ? "\\x%02x"
+                     : c < 0x10000 ? "\\u%04x"
+                                   : "\\U%08x",
+                     c);
         }
         jj_sb_sub(sb, s, done, i);
         jj_sb_as(sb, s, i, i + n, text, strlen(text));
@@ -52,9 +57,10 @@ static void repr_dict(struct jj_sb *sb, const struct jj_dict *d) {
 
 static void repr_range(struct jj_sb *sb, const struct jj_range *range) {
     char text[100];
-    long long stop = range->start + range->n * range->step;
-    int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)range->start, stop);
-    snprintf(text + n, sizeof text - (size_t)n, range->step == 1 ? ")" : ", %lld)", (long long)range->step);
+    int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)range->start,
+                     (long long)range->stop);
+    snprintf(text + n, sizeof text - (size_t)n, range->step == 1 ? ")" : ", %lld)",
+             (long long)range->step);
     jj_sb_puts(sb, text);
 }
 
@@ -90,10 +96,20 @@ static void repr_view(struct jj_sb *sb, struct jj_val v) {
 static void write_value(struct jj_sb *sb, struct jj_val v) {
     char text[JJ_NUM_TEXT];
     switch (v.type) {
-    case JJ_ABSENT: case JJ_UNDEF: jj_sb_puts(sb, "Undefined"); break;
-    case JJ_NONE: jj_sb_puts(sb, "None"); break;
-    case JJ_BOOL: jj_sb_puts(sb, v.b ? "True" : "False"); break;
-    case JJ_INT: case JJ_BIG: jj_write_int(sb, v); break;
+    case JJ_ABSENT:
+    case JJ_UNDEF:
+        jj_sb_puts(sb, "Undefined");
+        break;
+    case JJ_NONE:
+        jj_sb_puts(sb, "None");
+        break;
+    case JJ_BOOL:
+        jj_sb_puts(sb, v.b ? "True" : "False");
+        break;
+    case JJ_INT:
+    case JJ_BIG:
+        jj_write_int(sb, v);
+        break;
     case JJ_FLOAT:
         jj_float_repr(v.f, text);
         jj_sb_puts(sb, text);
@@ -117,10 +133,17 @@ static void write_value(struct jj_sb *sb, struct jj_val v) {
         repr_items(sb, v.seq->v, v.seq->n);
         jj_sb_puts(sb, v.seq->n == 1 ? ",)" : ")");
         break;
-    case JJ_DICT: repr_dict(sb, v.dict); break;
-    case JJ_VIEW: repr_view(sb, v); break;
-    case JJ_RANGE: repr_range(sb, v.range); break;
-    default: repr_object(sb, v);
+    case JJ_DICT:
+        repr_dict(sb, v.dict);
+        break;
+    case JJ_VIEW:
+        repr_view(sb, v);
+        break;
+    case JJ_RANGE:
+        repr_range(sb, v.range);
+        break;
+    default:
+        repr_object(sb, v);
     }
 }
 

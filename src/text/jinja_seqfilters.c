@@ -2,15 +2,17 @@
  *
  * jinja_seqfilters: the filters on lists and dicts.
  *
- * Those that are generators in Jinja2 (map, select, items, unique, ...) are generators here: they run
- * when they are first read, can be read once, and are true even when nothing comes out of them. */
+ * Those that are generators in Jinja2 (map, select, items, unique, ...) are generators here: they
+ * run when they are first read, can be read once, and are true even when nothing comes out of them.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/jinja_int.h"
 
-#define FILTER(name) static struct jj_val name(struct jj_run *r, struct jj_val in, const struct jj_val *a, \
-                                               const struct jj_args *args)
+#define FILTER(name)                                                                               \
+    static struct jj_val name(struct jj_run *r, struct jj_val in, const struct jj_val *a,          \
+                              const struct jj_args *args)
 
 /* --- attribute paths: "a.b.0", a number, or none */
 
@@ -24,7 +26,8 @@ static struct jj_val path_part(struct jj_run *r, struct jj_val v, const struct j
     return jj_getitem(r, v, number ? jj_int(i) : (struct jj_val){.type = JJ_STR, .s = part});
 }
 
-static struct jj_val get_path(struct jj_run *r, struct jj_val v, struct jj_val path, struct jj_val fallback) {
+static struct jj_val get_path(struct jj_run *r, struct jj_val v, struct jj_val path,
+                              struct jj_val fallback) {
     if (path.type == JJ_ABSENT || path.type == JJ_NONE) return v;
     if (path.type != JJ_STR) {
         v = jj_getitem(r, v, path);
@@ -102,7 +105,8 @@ static struct jj_val extreme(struct jj_run *r, struct jj_val in, const struct jj
     size_t n;
     const struct jj_val *items = jj_items(r, in, &n);
     if (n == 0) return jj_undef_text(r, "No aggregated item, sequence was empty.");
-    struct jj_val best = items[0], best_key = fold(r, get_path(r, best, a[1], absent), jj_truth(a[0]));
+    struct jj_val best = items[0],
+                  best_key = fold(r, get_path(r, best, a[1], absent), jj_truth(a[0]));
     for (size_t i = 1; i < n && r->st == HR_OK; i++) {
         struct jj_val key = fold(r, get_path(r, items[i], a[1], absent), jj_truth(a[0]));
         if (jj_compare(r, key, best_key, want > 0 ? ">" : "<") != want) continue;
@@ -122,8 +126,8 @@ FILTER(f_max) {
 
 /* --- sorting */
 
-static struct jj_val in_order(struct jj_run *r, const struct jj_val *items, const struct jj_val *keys, size_t n,
-                              bool reverse) {
+static struct jj_val in_order(struct jj_run *r, const struct jj_val *items,
+                              const struct jj_val *keys, size_t n, bool reverse) {
     size_t *order = jj_alloc(r, n * sizeof *order + 1);
     for (size_t i = 0; i < n; i++) order[i] = i;
     jj_sort(r, keys, order, n, reverse);
@@ -133,7 +137,8 @@ static struct jj_val in_order(struct jj_run *r, const struct jj_val *items, cons
 }
 
 /* The sort key is a list, one element for each attribute of "a,b". */
-static struct jj_val sort_key(struct jj_run *r, struct jj_val item, struct jj_val attribute, bool case_sensitive) {
+static struct jj_val sort_key(struct jj_run *r, struct jj_val item, struct jj_val attribute,
+                              bool case_sensitive) {
     struct jj_vec key = {0};
     if (attribute.type != JJ_STR) {
         jj_vec_push(r, &key, fold(r, get_path(r, item, attribute, absent), case_sensitive));
@@ -143,7 +148,8 @@ static struct jj_val sort_key(struct jj_run *r, struct jj_val item, struct jj_va
     for (size_t from = 0; from <= s->len && r->st == HR_OK;) {
         const char *comma = memchr(s->p + from, ',', s->len - from);
         size_t to = comma ? (size_t)(comma - s->p) : s->len;
-        jj_vec_push(r, &key, fold(r, get_path(r, item, jj_substr(r, s, from, to), absent), case_sensitive));
+        jj_vec_push(r, &key,
+                    fold(r, get_path(r, item, jj_substr(r, s, from, to), absent), case_sensitive));
         from = to + 1;
     }
     return jj_vec_list(r, &key);
@@ -153,13 +159,15 @@ FILTER(f_sort) { /* reverse, case_sensitive, attribute */
     size_t n;
     const struct jj_val *items = jj_items(r, in, &n);
     struct jj_seq *keys = jj_seq(r, n);
-    for (size_t i = 0; i < n && r->st == HR_OK; i++) keys->v[i] = sort_key(r, items[i], a[2], jj_truth(a[1]));
+    for (size_t i = 0; i < n && r->st == HR_OK; i++)
+        keys->v[i] = sort_key(r, items[i], a[2], jj_truth(a[1]));
     return in_order(r, items, keys->v, n, jj_truth(a[0]));
 }
 
 FILTER(f_dictsort) { /* case_sensitive, by, reverse */
     if (in.type == JJ_UNDEF) return jj_fail_undef(r, in);
-    if (in.type != JJ_DICT) return jj_fail(r, "'%s object' has no attribute 'items'", jj_type_name(in));
+    if (in.type != JJ_DICT)
+        return jj_fail(r, "'%s object' has no attribute 'items'", jj_type_name(in));
     bool by_value = a[1].type == JJ_STR && jj_str_is(a[1].s, "value");
     if (a[1].type != JJ_ABSENT && !by_value && !(a[1].type == JJ_STR && jj_str_is(a[1].s, "key")))
         return jj_fail(r, "You can only sort by either \"key\" or \"value\"");
@@ -207,8 +215,10 @@ FILTER(g_reverse) {
 /* --- generators: g_x does the work when it is read, f_x makes the generator */
 
 FILTER(g_items) {
+    if (in.type == JJ_UNDEF) return jj_list(jj_seq(r, 0));
+    if (in.type != JJ_DICT) return jj_fail(r, "Can only get item pairs from a mapping.");
     struct jj_view view = {.dict = in.dict, .kind = JJ_ITEMS};
-    return in.type == JJ_UNDEF ? jj_list(jj_seq(r, 0)) : f_list(r, (struct jj_val){.type = JJ_VIEW, .view = &view}, a, args);
+    return f_list(r, (struct jj_val){.type = JJ_VIEW, .view = &view}, a, args);
 }
 
 FILTER(g_unique) { /* case_sensitive, attribute */
@@ -283,7 +293,9 @@ FILTER(g_map) {
     if (args->n_pos) {
         const struct jj_str *name = jj_arg_str(r, args->pos[0], "map");
         f = jj_filter_find(name->p, name->len);
-        if (r->st == HR_OK && !f) return jj_fail(r, "No filter named '%.*s'.", (int)(name->len < 100 ? name->len : 100), name->p);
+        if (r->st == HR_OK && !f)
+            return jj_fail(r, "No filter named '%.*s'.", (int)(name->len < 100 ? name->len : 100),
+                           name->p);
         rest = behind(args, 1);
     } else if (attribute.type == JJ_ABSENT) {
         return jj_fail(r, "map requires a filter argument");
@@ -291,13 +303,14 @@ FILTER(g_map) {
     const struct jj_val *items = jj_items(r, in, &n);
     struct jj_seq *s = jj_seq(r, n);
     for (size_t i = 0; i < n && jj_step(r); i++)
-        s->v[i] = f ? jj_call_func(r, f, items[i], &rest) : get_path(r, items[i], attribute, fallback);
+        s->v[i] =
+            f ? jj_call_func(r, f, items[i], &rest) : get_path(r, items[i], attribute, fallback);
     return jj_list(s);
 }
 
 /* select, reject, selectattr, rejectattr: what passes a test, or is true without one. */
-static struct jj_val selected(struct jj_run *r, struct jj_val in, const struct jj_args *args, bool by_attr,
-                              bool keep) {
+static struct jj_val selected(struct jj_run *r, struct jj_val in, const struct jj_args *args,
+                              bool by_attr, bool keep) {
     size_t n, skip = by_attr ? 1 : 0;
     if (!jj_truth(in)) return jj_list(jj_seq(r, 0));
     if (args->n_pos < skip) return jj_fail(r, "Missing parameter for attribute name");
@@ -306,7 +319,9 @@ static struct jj_val selected(struct jj_run *r, struct jj_val in, const struct j
     if (args->n_pos > skip) {
         const struct jj_str *name = jj_arg_str(r, args->pos[skip], "select");
         test = jj_test_find(name->p, name->len);
-        if (r->st == HR_OK && !test) return jj_fail(r, "No test named '%.*s'.", (int)(name->len < 100 ? name->len : 100), name->p);
+        if (r->st == HR_OK && !test)
+            return jj_fail(r, "No test named '%.*s'.", (int)(name->len < 100 ? name->len : 100),
+                           name->p);
         rest = behind(args, skip + 1);
     }
     const struct jj_val *items = jj_items(r, in, &n);
@@ -345,18 +360,14 @@ GENERATOR(select, NULL, 0)
 GENERATOR(reject, NULL, 0)
 GENERATOR(selectattr, NULL, 0)
 GENERATOR(rejectattr, NULL, 0)
-static const struct jj_func gen_items = {"items", g_items, "", 0};
+GENERATOR(items, "", 0)
 static const struct jj_func gen_reverse = {"reverse", g_reverse, "", 0};
-
-FILTER(f_items) {
-    if (in.type != JJ_UNDEF && in.type != JJ_DICT) return jj_fail(r, "Can only get item pairs from a mapping.");
-    return jj_gen(r, "generator", &gen_items, in, a, args);
-}
 
 FILTER(f_reverse) {
     if (in.type == JJ_STR) return jj_slice(r, in, absent, absent, jj_int(-1));
     if (!jj_is_iterable(in)) return jj_fail(r, "argument must be iterable");
-    return jj_gen(r, in.type == JJ_LIST ? "list_reverseiterator" : "reversed", &gen_reverse, in, a, args);
+    return jj_gen(r, in.type == JJ_LIST ? "list_reverseiterator" : "reversed", &gen_reverse, in, a,
+                  args);
 }
 
 static const struct jj_func filters[] = {

@@ -89,7 +89,8 @@ void jj_sb_str(struct jj_sb *sb, const struct jj_str *s) {
     jj_sb_sub(sb, s, 0, s->len);
 }
 
-void jj_sb_as(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to, const char *p, size_t n) {
+void jj_sb_as(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to, const char *p,
+              size_t n) {
     size_t base = sb->len;
     jj_sb_put(sb, p, n);
     if (sb->len == base || !s->n_spans) return;
@@ -110,8 +111,9 @@ struct jj_val jj_sb_val(struct jj_sb *sb) {
     return str_val(s);
 }
 
-/* A string that grows by concatenation would cost its square. So the result of one keeps room behind
- * it, as much again, and the next concatenation to it writes there. The few newest are remembered. */
+/* A string that grows by concatenation would cost its square. So the result of one keeps room
+ * behind it, as much again, and the next concatenation to it writes there. The few newest are
+ * remembered. */
 #define TAIL_FROM 128
 
 static struct jj_tail *find_tail(struct jj_run *r, const struct jj_str *a, size_t more) {
@@ -241,8 +243,8 @@ static bool strips(const struct jj_str *chars, const char *p, size_t n, uint32_t
     return jj_str_find(chars, &one, 0) != SIZE_MAX;
 }
 
-struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj_str *chars, bool left,
-                       bool right) {
+struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj_str *chars,
+                       bool left, bool right) {
     size_t from = 0, to = s->len, n;
     while (left && from < to) {
         uint32_t c = jj_decode(s->p + from, s->p + to, &n);
@@ -260,8 +262,8 @@ struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj
 }
 
 /* An empty `from` stands before every character and at the end, as in Python. */
-static struct jj_val replace_empty(struct jj_run *r, const struct jj_str *s, const struct jj_str *to,
-                                   int64_t count) {
+static struct jj_val replace_empty(struct jj_run *r, const struct jj_str *s,
+                                   const struct jj_str *to, int64_t count) {
     struct jj_sb sb = {.run = r};
     size_t i = 0, n;
     for (; count != 0 && r->st == HR_OK; count--) {

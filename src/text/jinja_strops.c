@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jinja_strops: operations on strings that filters and methods share: case, padding, lines, splitting.
+ * jinja_strops: operations on strings that filters and methods share: case, padding, lines,
+ * splitting.
  *
  * Each character that stands for another keeps the mark of the one it came from. */
 #include <string.h>
@@ -27,7 +28,8 @@ static bool final_sigma(const struct jj_str *s, size_t at, size_t n) {
     return before && !after;
 }
 
-void jj_sb_case(struct jj_sb *sb, const struct jj_str *s, size_t at, size_t n, uint32_t c, enum jj_case how) {
+void jj_sb_case(struct jj_sb *sb, const struct jj_str *s, size_t at, size_t n, uint32_t c,
+                enum jj_case how) {
     uint32_t to[3];
     int k = jj_map_case(c, how, to);
     if (c == 0x3a3 && how == JJ_TO_LOWER && final_sigma(s, at, n)) to[0] = 0x3c2;
@@ -69,8 +71,8 @@ struct jj_val jj_str_capitalize(struct jj_run *r, const struct jj_str *s) {
     return done(&sb, s);
 }
 
-struct jj_val jj_str_pad(struct jj_run *r, const struct jj_str *s, int64_t width, const char *fill, size_t n_fill,
-                         enum jj_pad how) {
+struct jj_val jj_str_pad(struct jj_run *r, const struct jj_str *s, int64_t width, const char *fill,
+                         size_t n_fill, enum jj_pad how) {
     int64_t more = width - (int64_t)jj_str_n_chars(s);
     if (more <= 0) return jj_substr(r, s, 0, s->len);
     int64_t left = how == JJ_PAD_LEFT ? more : 0;
@@ -84,7 +86,8 @@ struct jj_val jj_str_pad(struct jj_run *r, const struct jj_str *s, int64_t width
 }
 
 static bool is_line_end(uint32_t c) {
-    return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
+           c == 0x2029;
 }
 
 void jj_line_end(const struct jj_str *s, size_t from, size_t *end, size_t *next) {
@@ -135,20 +138,23 @@ static struct jj_val rsplit_blanks(struct jj_run *r, const struct jj_str *s, int
     struct jj_vec out = {0};
     size_t i = s->len, n;
     while (r->st == HR_OK) {
-        while (i > 0 && jj_is_space(jj_decode(s->p + char_before(s, i), s->p + s->len, &n))) i = char_before(s, i);
+        while (i > 0 && jj_is_space(jj_decode(s->p + char_before(s, i), s->p + s->len, &n)))
+            i = char_before(s, i);
         if (i == 0) break;
         if (max-- == 0) {
             jj_vec_push(r, &out, jj_strip(r, jj_substr(r, s, 0, i).s, NULL, true, false));
             break;
         }
         size_t to = i;
-        while (i > 0 && !jj_is_space(jj_decode(s->p + char_before(s, i), s->p + s->len, &n))) i = char_before(s, i);
+        while (i > 0 && !jj_is_space(jj_decode(s->p + char_before(s, i), s->p + s->len, &n)))
+            i = char_before(s, i);
         jj_vec_push(r, &out, jj_substr(r, s, i, to));
     }
     return reversed(r, &out);
 }
 
-struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep, int64_t max) {
+struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep,
+                       int64_t max) {
     if (!sep) return split_blanks(r, s, max);
     if (sep->len == 0) return jj_fail(r, "empty separator");
     struct jj_vec out = {0};
@@ -161,7 +167,8 @@ struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj
     return jj_vec_list(r, &out);
 }
 
-struct jj_val jj_rsplit(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep, int64_t max) {
+struct jj_val jj_rsplit(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep,
+                        int64_t max) {
     if (!sep) return rsplit_blanks(r, s, max);
     if (sep->len == 0) return jj_fail(r, "empty separator");
     struct jj_vec out = {0};

@@ -6,8 +6,9 @@
 
 #include "text/jinja_int.h"
 
-#define TEST(name) static struct jj_val name(struct jj_run *r, struct jj_val in, const struct jj_val *a, \
-                                             const struct jj_args *args)
+#define TEST(name)                                                                                 \
+    static struct jj_val name(struct jj_run *r, struct jj_val in, const struct jj_val *a,          \
+                              const struct jj_args *args)
 
 TEST(t_defined) {
     return jj_bool(in.type != JJ_UNDEF);
@@ -43,15 +44,16 @@ TEST(t_mapping) {
     return jj_bool(in.type == JJ_DICT);
 }
 TEST(t_sequence) { /* has a length and can be indexed */
-    return jj_bool(in.type == JJ_UNDEF || in.type == JJ_STR || in.type == JJ_BYTES || in.type == JJ_LIST ||
-                   in.type == JJ_TUPLE || in.type == JJ_DICT || in.type == JJ_RANGE);
+    return jj_bool(in.type == JJ_UNDEF || in.type == JJ_STR || in.type == JJ_BYTES ||
+                   in.type == JJ_LIST || in.type == JJ_TUPLE || in.type == JJ_DICT ||
+                   in.type == JJ_RANGE);
 }
 TEST(t_iterable) {
     return jj_bool(jj_is_iterable(in));
 }
 TEST(t_callable) {
-    return jj_bool(in.type == JJ_FUNC || in.type == JJ_METHOD || in.type == JJ_MACRO || in.type == JJ_LOOP ||
-                   in.type == JJ_JOINER || in.type == JJ_UNDEF);
+    return jj_bool(in.type == JJ_FUNC || in.type == JJ_METHOD || in.type == JJ_MACRO ||
+                   in.type == JJ_LOOP || in.type == JJ_JOINER || in.type == JJ_UNDEF);
 }
 TEST(t_escaped) {
     return jj_bool(in.type == JJ_STR && in.s->safe);
@@ -67,7 +69,8 @@ TEST(t_divisibleby) {
     return jj_bool(jj_equal(r, jj_binary(r, JJ_MOD, in, a[0]), jj_int(0)));
 }
 
-static bool has_case(struct jj_run *r, struct jj_val in, bool (*is)(uint32_t), bool (*not)(uint32_t)) {
+static bool has_case(struct jj_run *r, struct jj_val in, bool (*is)(uint32_t),
+                     bool (*not )(uint32_t)) {
     const struct jj_str *s = jj_soft_str(r, in);
     bool any = false;
     for (size_t i = 0, n; i < s->len; i += n) {
@@ -122,18 +125,45 @@ TEST(t_test) {
 }
 
 static const struct jj_func tests[] = {
-    {"!=", t_ne, "other", 1}, {"<", t_lt, "other", 1}, {"<=", t_le, "other", 1}, {"==", t_eq, "other", 1},
-    {">", t_gt, "other", 1}, {">=", t_ge, "other", 1}, {"boolean", t_boolean, "", 0},
-    {"callable", t_callable, "", 0}, {"defined", t_defined, "", 0}, {"divisibleby", t_divisibleby, "num", 1},
-    {"eq", t_eq, "other", 1}, {"equalto", t_eq, "other", 1}, {"escaped", t_escaped, "", 0},
-    {"even", t_even, "", 0}, {"false", t_false, "", 0}, {"filter", t_filter, "", 0}, {"float", t_float, "", 0},
-    {"ge", t_ge, "other", 1}, {"greaterthan", t_gt, "other", 1}, {"gt", t_gt, "other", 1},
-    {"in", t_in, "seq", 1}, {"integer", t_integer, "", 0}, {"iterable", t_iterable, "", 0},
-    {"le", t_le, "other", 1}, {"lessthan", t_lt, "other", 1}, {"lower", t_lower, "", 0},
-    {"lt", t_lt, "other", 1}, {"mapping", t_mapping, "", 0}, {"ne", t_ne, "other", 1}, {"none", t_none, "", 0},
-    {"number", t_number, "", 0}, {"odd", t_odd, "", 0}, {"sameas", t_sameas, "other", 1},
-    {"sequence", t_sequence, "", 0}, {"string", t_string, "", 0}, {"test", t_test, "", 0},
-    {"true", t_true, "", 0}, {"undefined", t_undefined, "", 0}, {"upper", t_upper, "", 0},
+    {"!=", t_ne, "other", 1},
+    {"<", t_lt, "other", 1},
+    {"<=", t_le, "other", 1},
+    {"==", t_eq, "other", 1},
+    {">", t_gt, "other", 1},
+    {">=", t_ge, "other", 1},
+    {"boolean", t_boolean, "", 0},
+    {"callable", t_callable, "", 0},
+    {"defined", t_defined, "", 0},
+    {"divisibleby", t_divisibleby, "num", 1},
+    {"eq", t_eq, "other", 1},
+    {"equalto", t_eq, "other", 1},
+    {"escaped", t_escaped, "", 0},
+    {"even", t_even, "", 0},
+    {"false", t_false, "", 0},
+    {"filter", t_filter, "", 0},
+    {"float", t_float, "", 0},
+    {"ge", t_ge, "other", 1},
+    {"greaterthan", t_gt, "other", 1},
+    {"gt", t_gt, "other", 1},
+    {"in", t_in, "seq", 1},
+    {"integer", t_integer, "", 0},
+    {"iterable", t_iterable, "", 0},
+    {"le", t_le, "other", 1},
+    {"lessthan", t_lt, "other", 1},
+    {"lower", t_lower, "", 0},
+    {"lt", t_lt, "other", 1},
+    {"mapping", t_mapping, "", 0},
+    {"ne", t_ne, "other", 1},
+    {"none", t_none, "", 0},
+    {"number", t_number, "", 0},
+    {"odd", t_odd, "", 0},
+    {"sameas", t_sameas, "other", 1},
+    {"sequence", t_sequence, "", 0},
+    {"string", t_string, "", 0},
+    {"test", t_test, "", 0},
+    {"true", t_true, "", 0},
+    {"undefined", t_undefined, "", 0},
+    {"upper", t_upper, "", 0},
 };
 
 const struct jj_func *jj_test_find(const char *name, size_t len) {

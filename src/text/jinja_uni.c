@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jinja_uni: characters as Python's str sees them: properties, and case mapping with the mappings that
- * grow (sharp s, ligatures). Tables: jinja_unidata.h.
+ * jinja_uni: characters as Python's str sees them: properties, and case mapping with the mappings
+ * that grow (sharp s, ligatures). Tables: jinja_unidata.h.
  *
  * Text is valid UTF-8 (checked where it enters), so decoding does not check again; it only never
  * reads past the end. */
@@ -24,7 +24,8 @@ uint32_t jj_decode(const char *p, const char *end, size_t *n) {
     *n = want;
     if (want == 1) return s[0];
     if (want == 2) return (uint32_t)(s[0] & 0x1f) << 6 | (s[1] & 0x3f);
-    if (want == 3) return (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
+    if (want == 3)
+        return (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
     return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 |
            (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
 }
@@ -87,9 +88,12 @@ struct case_table {
     const struct case_full *full;
     size_t n_full;
 };
-#define TABLE(x) {x##_runs, sizeof x##_runs / sizeof *x##_runs, x##_full, sizeof x##_full / sizeof *x##_full}
+#define TABLE(x)                                                                                   \
+    { x##_runs, sizeof x##_runs / sizeof *x##_runs, x##_full, sizeof x##_full / sizeof *x##_full }
 static const struct case_table tables[] = {
-    [JJ_TO_UPPER] = TABLE(upper), [JJ_TO_LOWER] = TABLE(lower), [JJ_TO_TITLE] = TABLE(title),
+    [JJ_TO_UPPER] = TABLE(upper),
+    [JJ_TO_LOWER] = TABLE(lower),
+    [JJ_TO_TITLE] = TABLE(title),
     [JJ_TO_FOLD] = TABLE(fold),
 };
 

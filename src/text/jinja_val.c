@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jinja_val: containers of the template interpreter; truth, equality, order, length and iteration as
- * Python has them.
+ * jinja_val: containers of the template interpreter; truth, equality, order, length and iteration
+ * as Python has them.
  *
- * A dict keeps its order of insertion and gets a hash index once it is more than a few entries long.
- * Numbers that are equal are one key (1, 1.0 and True). Whatever walks nested values counts its depth
- * against the run's limit, because a context may nest as deep as JSON allows. */
+ * A dict keeps its order of insertion and gets a hash index once it is more than a few entries
+ * long. Numbers that are equal are one key (1, 1.0 and True). Whatever walks nested values counts
+ * its depth against the run's limit, because a context may nest as deep as JSON allows. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,9 +56,14 @@ struct jj_dict *jj_dict(struct jj_run *r) {
 
 static uint64_t hash(struct jj_run *r, struct jj_val v) {
     switch (v.type) {
-    case JJ_STR: return hr_hash64(v.s->p, v.s->len, 1);
-    case JJ_NONE: return 2;
-    case JJ_BOOL: case JJ_INT: case JJ_BIG: case JJ_FLOAT: {
+    case JJ_STR:
+        return hr_hash64(v.s->p, v.s->len, 1);
+    case JJ_NONE:
+        return 2;
+    case JJ_BOOL:
+    case JJ_INT:
+    case JJ_BIG:
+    case JJ_FLOAT: {
         double f = jj_num_double(v) + 0.0; /* -0.0 is 0.0 */
         return hr_hash64(&f, sizeof f, 3);
     }
@@ -69,10 +74,13 @@ static uint64_t hash(struct jj_run *r, struct jj_val v) {
         jj_leave(r);
         return h;
     }
-    case JJ_LIST: case JJ_DICT: case JJ_NS:
+    case JJ_LIST:
+    case JJ_DICT:
+    case JJ_NS:
         (void)jj_fail(r, "unhashable type: '%s'", jj_type_name(v));
         return 0;
-    default: return 5;
+    default:
+        return 5;
     }
 }
 
@@ -90,7 +98,8 @@ static size_t dict_find(struct jj_run *r, const struct jj_dict *d, struct jj_val
             if (same_key(r, d->k[i], key)) return i;
         return d->n;
     }
-    for (size_t at = hash(r, key) & (d->n_index - 1); d->index[at]; at = (at + 1) & (d->n_index - 1))
+    for (size_t at = hash(r, key) & (d->n_index - 1); d->index[at];
+         at = (at + 1) & (d->n_index - 1))
         if (same_key(r, d->k[d->index[at] - 1], key)) return d->index[at] - 1;
     return d->n;
 }
@@ -140,12 +149,28 @@ void jj_dict_put(struct jj_run *r, struct jj_dict *d, struct jj_val key, struct 
 
 const char *jj_type_name(struct jj_val v) {
     static const char *const names[] = {
-        [JJ_ABSENT] = "Undefined", [JJ_UNDEF] = "Undefined", [JJ_NONE] = "NoneType", [JJ_BOOL] = "bool",
-        [JJ_INT] = "int", [JJ_BIG] = "int", [JJ_FLOAT] = "float", [JJ_STR] = "str",
-        [JJ_BYTES] = "bytes", [JJ_LIST] = "list", [JJ_TUPLE] = "tuple", [JJ_DICT] = "dict",
-        [JJ_VIEW] = "dict_items", [JJ_RANGE] = "range", [JJ_GEN] = "generator", [JJ_NS] = "Namespace",
-        [JJ_MACRO] = "Macro", [JJ_FUNC] = "function", [JJ_METHOD] = "builtin_function_or_method",
-        [JJ_LOOP] = "LoopContext", [JJ_JOINER] = "Joiner", [JJ_CYCLER] = "Cycler",
+        [JJ_ABSENT] = "Undefined",
+        [JJ_UNDEF] = "Undefined",
+        [JJ_NONE] = "NoneType",
+        [JJ_BOOL] = "bool",
+        [JJ_INT] = "int",
+        [JJ_BIG] = "int",
+        [JJ_FLOAT] = "float",
+        [JJ_STR] = "str",
+        [JJ_BYTES] = "bytes",
+        [JJ_LIST] = "list",
+        [JJ_TUPLE] = "tuple",
+        [JJ_DICT] = "dict",
+        [JJ_VIEW] = "dict_items",
+        [JJ_RANGE] = "range",
+        [JJ_GEN] = "generator",
+        [JJ_NS] = "Namespace",
+        [JJ_MACRO] = "Macro",
+        [JJ_FUNC] = "function",
+        [JJ_METHOD] = "builtin_function_or_method",
+        [JJ_LOOP] = "LoopContext",
+        [JJ_JOINER] = "Joiner",
+        [JJ_CYCLER] = "Cycler",
     };
     if (v.type == JJ_STR && v.s->safe) return "Markup";
     if (v.type == JJ_GEN) return v.gen->type;
@@ -162,7 +187,9 @@ struct jj_val jj_undef_text(struct jj_run *r, const char *text) {
 
 struct jj_val jj_undef_of(struct jj_run *r, struct jj_val owner, struct jj_val name) {
     struct jj_undef *u = jj_alloc(r, sizeof *u);
-    u->owner = owner.type == JJ_ABSENT ? NULL : owner.type == JJ_NONE ? "None" : jj_type_name(owner);
+    u->owner = owner.type == JJ_ABSENT ? NULL
+               : owner.type == JJ_NONE ? "None"
+                                       : jj_type_name(owner);
     u->name = name;
     return (struct jj_val){.type = JJ_UNDEF, .undef = u};
 }
@@ -177,24 +204,39 @@ struct jj_val jj_fail_undef(struct jj_run *r, struct jj_val v) {
     int n = sb.len < 300 ? (int)sb.len : 300;
     if (!u->owner) return jj_fail(r, "%.*s is undefined", n, sb.p ? sb.p : "");
     const char *object = strcmp(u->owner, "None") == 0 ? "" : " object";
-    return is_str ? jj_fail(r, "'%s%s' has no attribute %.*s", u->owner, object, n, sb.p ? sb.p : "")
-                  : jj_fail(r, "%s%s has no element %.*s", u->owner, object, n, sb.p ? sb.p : "");
+    return is_str
+               ? jj_fail(r, "'%s%s' has no attribute %.*s", u->owner, object, n, sb.p ? sb.p : "")
+               : jj_fail(r, "%s%s has no element %.*s", u->owner, object, n, sb.p ? sb.p : "");
 }
 
 /* --- truth, equality, order */
 
 bool jj_truth(struct jj_val v) {
     switch (v.type) {
-    case JJ_ABSENT: case JJ_UNDEF: case JJ_NONE: return false;
-    case JJ_BOOL: return v.b;
-    case JJ_INT: return v.i != 0;
-    case JJ_FLOAT: return v.f != 0;
-    case JJ_STR: case JJ_BYTES: return v.s->len != 0;
-    case JJ_LIST: case JJ_TUPLE: return v.seq->n != 0;
-    case JJ_DICT: return v.dict->n != 0;
-    case JJ_VIEW: return v.view->dict->n != 0;
-    case JJ_RANGE: return v.range->n != 0;
-    default: return true;
+    case JJ_ABSENT:
+    case JJ_UNDEF:
+    case JJ_NONE:
+        return false;
+    case JJ_BOOL:
+        return v.b;
+    case JJ_INT:
+        return v.i != 0;
+    case JJ_FLOAT:
+        return v.f != 0;
+    case JJ_STR:
+    case JJ_BYTES:
+        return v.s->len != 0;
+    case JJ_LIST:
+    case JJ_TUPLE:
+        return v.seq->n != 0;
+    case JJ_DICT:
+        return v.dict->n != 0;
+    case JJ_VIEW:
+        return v.view->dict->n != 0;
+    case JJ_RANGE:
+        return v.range->n != 0;
+    default:
+        return true;
     }
 }
 
@@ -211,9 +253,14 @@ bool jj_equal(struct jj_run *r, struct jj_val a, struct jj_val b) {
     if (jj_is_number(a) && jj_is_number(b)) return jj_num_compare(a, b) == 0;
     if (a.type != b.type) return false;
     switch (a.type) {
-    case JJ_UNDEF: case JJ_NONE: return true;
-    case JJ_STR: case JJ_BYTES: return jj_str_eq(a.s, b.s);
-    case JJ_LIST: case JJ_TUPLE: {
+    case JJ_UNDEF:
+    case JJ_NONE:
+        return true;
+    case JJ_STR:
+    case JJ_BYTES:
+        return jj_str_eq(a.s, b.s);
+    case JJ_LIST:
+    case JJ_TUPLE: {
         bool same = a.seq->n == b.seq->n;
         if (!same || !jj_enter(r)) return false;
         for (size_t i = 0; same && i < a.seq->n; i++) same = jj_equal(r, a.seq->v[i], b.seq->v[i]);
@@ -229,12 +276,15 @@ bool jj_equal(struct jj_run *r, struct jj_val a, struct jj_val b) {
     case JJ_RANGE:
         return a.range->n == b.range->n && (a.range->n == 0 || a.range->start == b.range->start) &&
                (a.range->n < 2 || a.range->step == b.range->step);
-    case JJ_METHOD: return false;
-    default: return a.gen == b.gen; /* the same object */
+    case JJ_METHOD:
+        return false;
+    default:
+        return a.gen == b.gen; /* the same object */
     }
 }
 
-static int compare_seq(struct jj_run *r, const struct jj_seq *a, const struct jj_seq *b, const char *op) {
+static int compare_seq(struct jj_run *r, const struct jj_seq *a, const struct jj_seq *b,
+                       const char *op) {
     if (!jj_enter(r)) return 0;
     int c = 0;
     size_t n = a->n < b->n ? a->n : b->n, i = 0;
@@ -257,7 +307,8 @@ int jj_compare(struct jj_run *r, struct jj_val a, struct jj_val b, const char *o
         if (c == 0) return a.s->len < b.s->len ? -1 : a.s->len > b.s->len;
         return c < 0 ? -1 : 1;
     }
-    if (a.type == b.type && (a.type == JJ_LIST || a.type == JJ_TUPLE)) return compare_seq(r, a.seq, b.seq, op);
+    if (a.type == b.type && (a.type == JJ_LIST || a.type == JJ_TUPLE))
+        return compare_seq(r, a.seq, b.seq, op);
     if (a.type == JJ_UNDEF || b.type == JJ_UNDEF) {
         (void)jj_fail_undef(r, a.type == JJ_UNDEF ? a : b);
         return 0;
@@ -271,7 +322,8 @@ bool jj_contains(struct jj_run *r, struct jj_val c, struct jj_val item) {
     struct jj_val v;
     if (c.type == JJ_STR) {
         if (item.type == JJ_STR) return jj_str_find(c.s, item.s, 0) != SIZE_MAX;
-        (void)jj_fail(r, "'in <string>' requires string as left operand, not %s", jj_type_name(item));
+        (void)jj_fail(r, "'in <string>' requires string as left operand, not %s",
+                      jj_type_name(item));
         return false;
     }
     if (c.type == JJ_DICT) return jj_dict_get(r, c.dict, item, &v);
@@ -294,14 +346,23 @@ bool jj_is_iterable(struct jj_val v) {
 
 int64_t jj_len(struct jj_run *r, struct jj_val v) {
     switch (v.type) {
-    case JJ_UNDEF: return 0;
-    case JJ_STR: return (int64_t)jj_str_n_chars(v.s);
-    case JJ_BYTES: return (int64_t)v.s->len;
-    case JJ_LIST: case JJ_TUPLE: return (int64_t)v.seq->n;
-    case JJ_DICT: return (int64_t)v.dict->n;
-    case JJ_VIEW: return (int64_t)v.view->dict->n;
-    case JJ_RANGE: return v.range->n;
-    case JJ_LOOP: return (int64_t)v.loop->n;
+    case JJ_UNDEF:
+        return 0;
+    case JJ_STR:
+        return (int64_t)jj_str_n_chars(v.s);
+    case JJ_BYTES:
+        return (int64_t)v.s->len;
+    case JJ_LIST:
+    case JJ_TUPLE:
+        return (int64_t)v.seq->n;
+    case JJ_DICT:
+        return (int64_t)v.dict->n;
+    case JJ_VIEW:
+        return (int64_t)v.view->dict->n;
+    case JJ_RANGE:
+        return v.range->n;
+    case JJ_LOOP:
+        return (int64_t)v.loop->n;
     default:
         (void)jj_fail(r, "object of type '%s' has no len()", jj_type_name(v));
         return 0;
@@ -368,32 +429,39 @@ const struct jj_val *jj_items(struct jj_run *r, struct jj_val v, size_t *n) {
     *n = 0;
     if (r->st != HR_OK) return NULL;
     switch (v.type) {
-    case JJ_UNDEF: return NULL;
-    case JJ_STR: return str_items(r, v.s, n);
-    case JJ_LIST: case JJ_TUPLE:
+    case JJ_UNDEF:
+        return NULL;
+    case JJ_STR:
+        return str_items(r, v.s, n);
+    case JJ_LIST:
+    case JJ_TUPLE:
         *n = v.seq->n;
         return v.seq->v;
     case JJ_DICT:
         *n = v.dict->n;
         return v.dict->k;
-    case JJ_VIEW: return view_items(r, v.view, n);
-    case JJ_RANGE: return range_items(r, v.range, n);
-    case JJ_GEN: return gen_items(r, v.gen, n);
+    case JJ_VIEW:
+        return view_items(r, v.view, n);
+    case JJ_RANGE:
+        return range_items(r, v.range, n);
+    case JJ_GEN:
+        return gen_items(r, v.gen, n);
     default:
         (void)jj_fail(r, "'%s' object is not iterable", jj_type_name(v));
         return NULL;
     }
 }
 
-struct jj_val jj_gen(struct jj_run *r, const char *type, const struct jj_func *func, struct jj_val self,
-                     const struct jj_val *a, const struct jj_args *args) {
+struct jj_val jj_gen(struct jj_run *r, const char *type, const struct jj_func *func,
+                     struct jj_val self, const struct jj_val *a, const struct jj_args *args) {
     struct jj_gen *g = jj_alloc(r, sizeof *g);
     g->type = type;
     g->func = func;
     g->self = self;
     memcpy(g->a, a, sizeof g->a);
     g->args = *args; /* the arrays are the caller's; a copy outlives it */
-    struct jj_val *pos = jj_alloc(r, args->n_pos * sizeof *pos), *kw = jj_alloc(r, args->n_kw * sizeof *kw);
+    struct jj_val *pos = jj_alloc(r, args->n_pos * sizeof *pos),
+                  *kw = jj_alloc(r, args->n_kw * sizeof *kw);
     const struct jj_str **names = jj_alloc(r, args->n_kw * sizeof *names);
     if (args->n_pos) memcpy(pos, args->pos, args->n_pos * sizeof *pos);
     if (args->n_kw) memcpy(kw, args->kw, args->n_kw * sizeof *kw);
@@ -415,10 +483,12 @@ void jj_sort(struct jj_run *r, const struct jj_val *keys, size_t *order, size_t 
     size_t *from = order, *to = jj_alloc(r, n * sizeof *to + 1), *spare = to;
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t lo = 0; lo < n; lo += 2 * width) {
-            size_t mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n;
+            size_t mid = lo + width < n ? lo + width : n,
+                   hi = lo + 2 * width < n ? lo + 2 * width : n;
             size_t i = lo, j = mid, k = lo;
             while (i < mid && j < hi)
-                to[k++] = goes_first(r, keys[from[j]], keys[from[i]], reverse) ? from[j++] : from[i++];
+                to[k++] =
+                    goes_first(r, keys[from[j]], keys[from[i]], reverse) ? from[j++] : from[i++];
             while (i < mid) to[k++] = from[i++];
             while (j < hi) to[k++] = from[j++];
         }

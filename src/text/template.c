@@ -10,8 +10,8 @@
 #include "base/jscan.h"
 #include "text/jinja_int.h"
 
-/* A prompt of a hundred thousand tokens with tools takes some 10^5 steps and a few MiB. A depth costs
- * under a kilobyte of stack, so that the deepest render fits threads with 2 MiB. */
+/* A prompt of a hundred thousand tokens with tools takes some 10^5 steps and a few MiB. A depth
+ * costs under a kilobyte of stack, so that the deepest render fits threads with 2 MiB. */
 const struct hr_template_limits hr_template_limits_default = {
     .steps_max = 20000000,
     .memory_max = (size_t)512 << 20,
@@ -74,7 +74,9 @@ enum hr_status hr_template_render(const struct hr_template *t, const struct hr_t
                                   const struct hr_template_limits *limits, struct hr_rendered *out,
                                   struct hr_err *err) {
     struct hr_err local; /* the run formats into it, so there must be one */
-    struct jj_run r = {.t = t, .lim = limits ? *limits : hr_template_limits_default, .now = now,
+    struct jj_run r = {.t = t,
+                       .lim = limits ? *limits : hr_template_limits_default,
+                       .now = now,
                        .err = err ? err : &local};
     struct jj_scope *context = jj_alloc(&r, sizeof *context);
     context->parent = globals(&r);
@@ -83,7 +85,8 @@ enum hr_status hr_template_render(const struct hr_template *t, const struct hr_t
     for (size_t i = 0; i < n_vars && r.st == HR_OK; i++) {
         uint32_t id;
         if (!find_name(t, vars[i].name, &id)) continue;
-        jj_scope_set(&r, context, id, jj_from_json(&r, vars[i].json, vars[i].json_len, vars[i].trusted));
+        jj_scope_set(&r, context, id,
+                     jj_from_json(&r, vars[i].json, vars[i].json_len, vars[i].trusted));
         if (r.st != HR_OK) hr_err_prefix(r.err, "the variable %s", vars[i].name);
     }
     jj_exec(&r, t);
