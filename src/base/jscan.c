@@ -273,7 +273,7 @@ enum hr_status hr_jscan_validate(const char *text, size_t len, struct hr_jval *o
     enum hr_status st;
     skip_blanks(&s);
     const char *start = s.p;
-    enum hr_jtype type = HR_JNULL, inner;
+    enum hr_jtype type = HR_JNULL, inner = HR_JNULL; /* gcc cannot see that check_scalar sets it */
     if (s.p < s.end) type = *s.p == '{' ? HR_JOBJECT : *s.p == '[' ? HR_JARRAY : HR_JNULL;
     while (more) {
         skip_blanks(&s);
