@@ -183,9 +183,9 @@ def make_tiny_model(name, seed):
             if "norm" in key:
                 p.copy_(1 + 0.2 * torch.randn_like(p))
             elif "embed" in key or "lm_head" in key:
-                p.copy_(0.6 * torch.randn_like(p))  # logits with a spread of about 5
+                p.copy_((0.25 if model.config.tie_word_embeddings else 0.6) * torch.randn_like(p))  # spread: about 5
             else:
-                p.copy_(0.2 * torch.randn_like(p))
+                p.copy_(0.15 * torch.randn_like(p))  # attention neither flat nor one-hot
             p.copy_(p.to(torch.bfloat16).float())
     model.to(torch.bfloat16).save_pretrained(out)
     (out / "model.safetensors").chmod(0o644)
