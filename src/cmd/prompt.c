@@ -4,6 +4,7 @@
 #include "cmd/prompt.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/jscan.h"
 
@@ -86,7 +87,6 @@ static enum hr_status tokenize(struct hr_cmd_prompt *p, const struct hr_record *
                                const struct hr_manifest *m, const struct hr_model_text *text,
                                const struct tm *now, struct hr_err *err) {
     struct hr_encode_opts enc = {.parse_special = true};
-    struct hr_span all;
     if (m->chat) {
         enum hr_status st = render(p, record, m, text, now, err);
         if (st) return st;
@@ -94,13 +94,17 @@ static enum hr_status tokenize(struct hr_cmd_prompt *p, const struct hr_record *
         enc.n_plain = p->rendered.n_user;
     } else {
         hr_buf_append(&p->rendered.text, record->prompt.data, record->prompt.len);
-        all = (struct hr_span){0, record->prompt.len};
         enc.add_special = true;
-        enc.plain = &all;
-        enc.n_plain = 1;
+        enc.parse_special = false;
     }
-    return hr_tokenizer_encode(text->tokenizer, p->rendered.text.data, p->rendered.text.len, &enc, &p->ids,
-                               err);
+    enum hr_status st = hr_tokenizer_encode(text->tokenizer, p->rendered.text.data, p->rendered.text.len, &enc,
+                                            &p->ids, err);
+    if (!st && !m->chat && text->add_bos && (p->ids.len == 0 || p->ids.data[0] != text->bos_id)) {
+        hr_ids_push(&p->ids, 0); /* the tokenizer's file does not say it, its configuration does */
+        memmove(p->ids.data + 1, p->ids.data, (p->ids.len - 1) * sizeof *p->ids.data);
+        p->ids.data[0] = text->bos_id;
+    }
+    return st;
 }
 
 static enum hr_status fit(struct hr_cmd_prompt *p, int n_ctx, int n_vocab, struct hr_err *err) {
