@@ -111,6 +111,8 @@ static void marks_survive_every_operation_on_strings(void **state) {
         {"{% macro f(v) %}<|a|>{{ v }}{% endmacro %}{{ f(c[2:4]) + '!' }}", "<|a|>«x<»!"},
         {"{% macro w() %}<{{ caller() }}>{% endmacro %}{% call w() %}{{ c[2:4] }}{% endcall %}",
          "<«x<»>"},
+        {"{{ c[2:3] }}{% macro f(v) %}{{ v }}{% endmacro %}{% set v = f(c[2:3]) %}T{{ v }}",
+         "«x»T«x»"},
         {"{% filter upper %}a{{ c[2:4] }}b{% endfilter %}", "A«X<»B"},
         {"{{ c[2:4]|tojson }}", "\"«x<»\""},
         {"{{ messages[0]|tojson }}", "{\"«role»\": \"system\", \"«content»\": \"«S»\"}"},
@@ -156,8 +158,9 @@ static void values_print_as_python_prints_them(void **state) {
     renders(
         "{{ x.big + 1 }} {{ x.big - x.big }} {{ 2 ** 64 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }}",
         "12345678901234567890124 0 18446744073709551616 -4 2 3.5");
-    renders("{{ 1e16 }} {{ 123456789012345.0 }} {{ 0.0001 }} {{ 0.00001 }} {{ 1e22 }} {{ 5e-324 }}",
-            "1e+16 123456789012345.0 0.0001 1e-05 1e+22 5e-324");
+    renders(
+        "{{ 1e16 }} {{ 1234567890123456.0 }} {{ 0.0001 }} {{ 0.00001 }} {{ 1e22 }} {{ 5e-324 }}",
+        "1e+16 1234567890123456.0 0.0001 1e-05 1e+22 5e-324");
     renders("{{ x|tojson(indent=1, sort_keys=true) }}",
             "{\n \"a\": [\n  1,\n  2.5,\n  null,\n  true\n ],\n \"b\": 2,\n \"big\": "
             "12345678901234567890123\n}");
@@ -236,6 +239,29 @@ static void hostile_templates_end_at_a_limit(void **state) {
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) limited(sources[i], l);
 }
 
+static void each_limit_holds_by_itself(void **state) {
+    struct hr_template_limits l = hr_template_limits_default;
+    l.steps_max = 500;
+    limited("{% for a in range(1000) %}{% endfor %}", l);
+    l = hr_template_limits_default;
+    l.output_max = 999;
+    limited("{% for a in range(100) %}0123456789{% endfor %}", l);
+    l.output_max = 1000;
+    struct hr_rendered out = {0};
+    struct hr_err err;
+    assert_int_equal(try_render("{% for a in range(100) %}0123456789{% endfor %}", evil_messages,
+                                &l, &out, &err),
+                     HR_OK);
+    assert_int_equal(out.text.len, 1000);
+    hr_rendered_finish(&out);
+    l = hr_template_limits_default;
+    l.memory_max = 1 << 20;
+    limited("{% set s = 'x' * 2000000 %}", l);
+    l = hr_template_limits_default;
+    l.depth_max = 20;
+    limited("{{ [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]] }}", l);
+}
+
 static char *repeated(const char *head, const char *piece, int n, const char *tail) {
     struct hr_buf b = {0};
     hr_buf_puts(&b, head);
@@ -307,6 +333,7 @@ int main(void) {
         cmocka_unit_test(errors_name_their_line_and_a_raised_message_stays_as_it_is),
         cmocka_unit_test(the_time_is_the_one_that_was_given),
         cmocka_unit_test(hostile_templates_end_at_a_limit),
+        cmocka_unit_test(each_limit_holds_by_itself),
         cmocka_unit_test(deep_nesting_is_an_error_and_not_a_crash),
         cmocka_unit_test(a_long_prompt_built_piece_by_piece_is_cheap),
     };
