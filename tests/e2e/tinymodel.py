@@ -88,16 +88,14 @@ def _matrix(rows, n):
 
 
 def chain_model(to, table, eos=STOP, generation=None, extra_tokens=(), n_ctx=1024, flat=False):
-    """table: {token: next}. Tokens from 259 on are `extra_tokens`, one token of text each. flat: all
-    logits are equal. A token that the table does not name is followed by <|im_end|>."""
+    """table: {token: next}; a token that it does not name is followed by anything. Tokens from 259 on are
+    `extra_tokens`, one token of text each. flat: all logits are equal."""
     dim, rng = 256, random.Random(7)
     to.mkdir(parents=True)
     embed = [[rng.choice((-1.0, 1.0)) for _ in range(dim)] for _ in range(N_VOCAB)]
     out = [[0.0] * dim for _ in range(N_VOCAB)]
-    for token in range(N_VOCAB) if not flat else ():
-        row = out[table.get(token, STOP)]
-        for i, v in enumerate(embed[token]):
-            row[i] += v
+    for token, following in () if flat else table.items():
+        out[following] = [a + b for a, b in zip(out[following], embed[token])]
     one = _matrix([[1.0] * dim], dim)[1]
     zero = bytearray(2 * dim * dim)
     layer = "model.layers.0."

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stops: what ends an answer, what of it is in the text, and what the row says about it.
+
+The models are chains (tinymodel): the last byte of a raw prompt decides the whole answer."""
+import json
+
+import pytest
+
+from jobdir import DONE, REJECTS, Job
+from tinymodel import END, NAN, STOP, byte_ids, chain, chain_model, change_tensor, random_model
+
+RAW = {"chat": False, "output": {"token_ids": True}}
+
+
+def answer(headrace, folder, model, prompt="0", args=(), row=None, **sampling):
+    """The row of one raw prompt, greedy unless said otherwise."""
+    job = Job(headrace, folder, model, [{"id": 1, "prompt": prompt, **(row or {})}],
+              sampling={"temperature": 0, **sampling}, **RAW)
+    job.run(*args)
+    return job.rows()[0]
+
+
+def ended(row):
+    return row["response"], row["finish_reason"], row.get("stop_reason"), row["usage"]["completion_tokens"]
+
+
+# ---- end-of-sequence tokens -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("named", [[END, STOP], END], ids=["a list", "an int"])
+def test_eos_ids_of_generation_config_end_an_answer(headrace, tmp_path, named):
+    table = chain("0ab", END, "c")
+    model = chain_model(tmp_path / "m", table, generation={"eos_token_id": named})
+    assert ended(answer(headrace, tmp_path / "j", model)) == ("ab", "stop", None, 3)
+
+
+def test_a_token_that_no_file_calls_an_end_does_not_end_an_answer(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0ab", END, "c", STOP))
+    assert ended(answer(headrace, tmp_path / "j", model)) == ("ab" + "c", "stop", None, 5)
+
+
+def test_eos_as_the_last_allowed_token_is_a_stop(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0abc", STOP))
+    assert ended(answer(headrace, tmp_path / "3", model, prompt="1a", max_tokens=3)) == ("bc", "stop", None, 3)
+    assert ended(answer(headrace, tmp_path / "2", model, prompt="1a", max_tokens=2)) == ("bc", "length", None, 2)
+
+
+def test_ignore_eos_goes_on_to_max_tokens_and_stop_ids_still_stop(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0", STOP, "ab") | {byte_ids("b")[0]: STOP},
+                        generation={"eos_token_id": [STOP]})
+    assert ended(answer(headrace, tmp_path / "eos", model, max_tokens=50)) == ("", "stop", None, 1)
+    row = answer(headrace, tmp_path / "go", model, max_tokens=50, ignore_eos=True)
+    assert row["finish_reason"] == "length" and row["usage"]["completion_tokens"] == 50
+    assert row["completion_token_ids"][:4] == [STOP, *byte_ids("ab"), STOP]
+    row = answer(headrace, tmp_path / "flag", model, args=["--ignore-eos"], max_tokens=7)
+    assert row["finish_reason"] == "length" and row["usage"]["completion_tokens"] == 7
+    b = byte_ids("b")[0]
+    got = ended(answer(headrace, tmp_path / "id", model, max_tokens=50, ignore_eos=True, stop_token_ids=[b]))
+    assert got[1:] == ("stop", b, 3)
+    got = ended(answer(headrace, tmp_path / "eosid", model, max_tokens=50, ignore_eos=True, stop_token_ids=[STOP]))
+    assert got == ("", "stop", STOP, 1)
+
+
+# ---- stop strings and ids ---------------------------------------------------------------------------
+
+def test_a_stop_string_is_cut_at_its_leftmost_beginning(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0", 259, STOP), extra_tokens=["Answer\n\n"])
+    assert ended(answer(headrace, tmp_path / "a", model)) == ("Answer\n\n", "stop", None, 2)
+    assert ended(answer(headrace, tmp_path / "b", model, stop="\n")) == ("Answer", "stop", "\n", 1)
+    # Two in one token: the earliest beginning wins, ties by the order of the list.
+    assert ended(answer(headrace, tmp_path / "c", model, stop=["er", "sw"])) == ("An", "stop", "sw", 1)
+    assert ended(answer(headrace, tmp_path / "d", model, stop=["swer", "sw"])) == ("An", "stop", "swer", 1)
+    assert ended(answer(headrace, tmp_path / "e", model, stop=["sw", "swer"])) == ("An", "stop", "sw", 1)
+
+
+def test_a_stop_string_over_several_tokens_leaves_nothing_of_itself(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0abcdefg", STOP))
+    assert ended(answer(headrace, tmp_path / "a", model, stop=["def"])) == ("abc", "stop", "def", 6)
+    assert ended(answer(headrace, tmp_path / "b", model, stop=["defgh", "xyz"])) == ("abcdefg", "stop", None, 8)
+    assert ended(answer(headrace, tmp_path / "c", model, stop=["g"], max_tokens=7)) == ("abcdef", "stop", "g", 7)
+
+
+def test_a_rows_stop_replaces_the_manifests(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0abcdefg", STOP))
+    got = answer(headrace, tmp_path / "a", model, row={"stop": ["f"]}, stop=["b"])
+    assert ended(got) == ("abcde", "stop", "f", 6)
+    c, d = byte_ids("cd")
+    got = answer(headrace, tmp_path / "b", model, row={"stop_token_ids": [d]}, stop_token_ids=[c])
+    assert ended(got) == ("abc", "stop", d, 4)
+    assert ended(answer(headrace, tmp_path / "c", model, stop_token_ids=[c])) == ("ab", "stop", c, 3)
+
+
+def test_usage_counts_the_stop_token_and_ids_are_complete(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0ab", STOP))
+    row = answer(headrace, tmp_path / "a", model, prompt="xy0")
+    assert row["completion_token_ids"] == [*byte_ids("ab"), STOP]
+    assert row["prompt_token_ids"] == byte_ids("xy0")
+    assert row["usage"] == {"prompt_tokens": 3, "completion_tokens": 3}
+
+
+# ---- characters in pieces ---------------------------------------------------------------------------
+
+def test_a_character_cut_by_max_tokens_is_dropped_and_its_ids_stay(headrace, tmp_path):
+    text = "d\u010f\U0001f375"  # 1, 2 and 4 bytes, no byte twice
+    model = chain_model(tmp_path / "m", chain("0" + text, STOP))
+    ids = byte_ids(text)
+    for n in range(1, len(ids) + 1):
+        row = answer(headrace, tmp_path / str(n), model, max_tokens=n)
+        whole = text.encode()[:n].decode("utf-8", "ignore")
+        assert row["response"] == whole and row["completion_token_ids"] == ids[:n]
+        assert row["finish_reason"] == "length"
+    assert answer(headrace, tmp_path / "all", model)["response"] == text
+
+
+def test_bytes_that_are_no_character_become_one_mark_each_as_in_python(headrace, tmp_path):
+    data = b"0a\xe2\x82b\xffc\xf0\x9f"
+    model = chain_model(tmp_path / "m", chain(data, STOP))
+    row = answer(headrace, tmp_path / "a", model)
+    assert row["response"].startswith("a\ufffdb\ufffdc")
+    assert row["response"] in (data[1:].decode("utf-8", "replace"), data[1:-2].decode("utf-8", "replace"))
+
+
+# ---- numbers ----------------------------------------------------------------------------------------
+
+def test_top_k_that_is_off_keeps_every_token(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", {}, flat=True, generation={"top_k": 0})
+    rows = [{"id": f"{k}/{s}", "prompt": "0", "seed": s, "top_k": k} for k in (0, -1, 10**6) for s in range(60)]
+    rows += [{"id": f"none/{s}", "prompt": "0", "seed": s} for s in range(60)]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 1, "max_tokens": 1}, **RAW)
+    job.run()
+    for kind in ("0", "-1", "1000000", "none"):
+        ids = [r["completion_token_ids"][0] for i, r in job.by_id().items() if i.split("/")[0] == kind]
+        assert len(ids) == 60 and len(set(ids)) > 40, kind
+
+
+def test_tiny_and_huge_sampling_values_still_give_an_answer(headrace, tmp_path):
+    model = random_model(tmp_path / "m")
+    odd = [{"temperature": 1e-30}, {"temperature": 1e-300}, {"temperature": 1e6}, {"top_p": 1e-50},
+           {"top_p": 1e-9}, {"min_p": 1}, {"top_k": 1}, {"top_k": 2**40}, {"repetition_penalty": 1e6},
+           {"presence_penalty": 2, "frequency_penalty": -2}, {"temperature": -0.0}, {"seed": -2**63},
+           {"seed": 2**63 - 1}]
+    rows = [{"id": i, "prompt": "say", "max_tokens": 4, **o} for i, o in enumerate(odd)]
+    rows.append({"id": "greedy", "prompt": "say", "max_tokens": 4, "temperature": 0})
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 1, "ignore_eos": True})
+    job.run()
+    got = job.by_id()
+    assert len(got) == len(rows)
+    for i in (0, 1, 3, 5, 6, 10):
+        assert got[i]["response"] == got["greedy"]["response"], odd[i]
+
+
+def test_a_model_whose_numbers_went_wrong_gives_rejects_and_no_row(headrace, tmp_path):
+    model = random_model(tmp_path / "m")
+    change_tensor(model, "model.layers.1.mlp.down_proj.weight", 0, [NAN])
+    rows = [{"id": i, "prompt": f"say {i}"} for i in range(5)]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 0, "max_tokens": 8})
+    got = job.run(code=REJECTS)
+    assert job.rows() == []
+    assert {r["id"] for r in job.rejects()} == set(range(5))
+    assert all("not finite" in r["reason"] for r in job.rejects())
+    assert "5" in got.stderr and "not finite" in got.stderr
+    first = job.lines("rejects.jsonl")
+    job.run(code=REJECTS)
+    assert job.lines("rejects.jsonl") == first and job.status()["rejects"] == 5
+
+
+@pytest.mark.parametrize("mask", [None, 0])
+def test_a_poisoned_row_leaves_its_neighbours_as_they_were(headrace, tmp_path, mask):
+    """Only prompts that hold the token 'Z' meet its embedding; pages that they leave are used again."""
+    args = [] if mask is None else ["--cpu-mask", mask]
+    rows = [{"id": i, "prompt": ("bad Z" if i % 3 == 1 else "good") + " row" * (i % 7) + f" {i}"}
+            for i in range(24)]
+    sampling = {"temperature": 0, "max_tokens": 30, "ignore_eos": True}
+    clean = random_model(tmp_path / "clean")
+    want = Job(headrace, tmp_path / "want", clean, rows, sampling=sampling)
+    want.run(*args)
+    poisoned = random_model(tmp_path / "poisoned")
+    change_tensor(poisoned, "model.embed_tokens.weight", 64 * byte_ids("Z")[0], [NAN] * 64)
+    job = Job(headrace, tmp_path / "got", poisoned, rows, sampling=sampling)
+    for i, more in enumerate(([], ["--max-running", 1], ["--kv-tokens", 192, "--max-running", 4])):
+        job.run(*args, *more, out=f"out{i}", code=REJECTS)
+        bad = {r["id"] for r in job.rejects(f"out{i}")}
+        touched = {r["id"] for r in rows if "Z" in r["prompt"]}
+        # An answer may say 'Z' itself; those rows are rejected too, and only those.
+        says_z = {i for i, r in want.by_id().items() if "Z" in r["response"]}
+        assert touched <= bad <= touched | says_z
+        assert {i: r for i, r in want.by_id().items() if i not in bad} == job.by_id(f"out{i}")
+
+
+def test_the_summary_tells_how_many_were_cut(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0abcdef", STOP))
+    rows = [{"id": i, "prompt": "0", "max_tokens": 3 if i < 4 else 20} for i in range(10)]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 0}, **RAW)
+    got = job.run(code=DONE)
+    assert "4/10" in got.stderr
+    assert [r["finish_reason"] for _, r in sorted(job.by_id().items())] == ["length"] * 4 + ["stop"] * 6
+    assert job.status()["rows_length"] == 4
+
+
+def test_an_answer_may_be_empty(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", {byte_ids("0")[0]: STOP})
+    row = answer(headrace, tmp_path / "j", model)
+    assert ended(row) == ("", "stop", None, 1)
+    assert json.dumps(row["response"]) == '""'
