@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +55,13 @@ static void shell(const char *fmt, ...) {
     va_end(ap);
     assert_int_equal(system(hr_buf_cstr(&cmd)), 0);
     hr_buf_finish(&cmd);
+}
+
+/* A child that ends with this process, however a test fails. */
+static pid_t fork_child(void) {
+    pid_t pid = fork();
+    if (pid == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return pid;
 }
 
 static struct hr_store_opts opts(void) {
@@ -186,7 +195,7 @@ static void finished_rows_stay_done_in_the_next_run(void **state) {
 static void a_second_process_is_told_who_holds_the_lock(void **state) {
     struct hr_store *st = open_store(NULL);
     int status;
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) {
         struct hr_store_opts o = opts();
         struct hr_store *second = NULL;
@@ -205,7 +214,7 @@ static void a_second_process_is_told_who_holds_the_lock(void **state) {
 static void a_killed_holder_leaves_no_lock(void **state) {
     int ready[2], status;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) {
         open_store(NULL);
         if (write(ready[1], "x", 1) != 1) _exit(1);
@@ -467,6 +476,30 @@ static void a_rejected_sample_has_its_outcome_until_it_is_forgotten(void **state
     free(old), free(now);
 }
 
+static void a_failed_append_leaves_the_file_as_it_was(void **state) {
+    struct hr_store *st = begin(NULL);
+    int64_t row = see(st, "r0", "r0").row;
+    finish_row(st, row, "r0");
+    row = see(st, "r1", "r1").row;
+    struct rlimit old, small;
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = (struct rlimit){1 << 20, old.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    char *big = malloc(2 << 20);
+    memset(big, 'x', 2 << 20);
+    big[(2 << 20) - 1] = '\n';
+    struct hr_store_done d = {.row = row, .line = big, .len = 2 << 20};
+    struct hr_run_counters c = {0};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(hr_store_commit(st, &d, 1, &c, NULL), HR_ERR_IO);
+    assert_rows_are(1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    finish_row(st, row, "r1");
+    assert_rows_are(2);
+    hr_store_close(&st);
+    free(big);
+}
+
 static void journalled_tokens_come_back_in_order_and_go_with_the_row(void **state) {
     struct hr_store *st = begin(NULL);
     int64_t row = see(st, "r0", "r0").row;
@@ -521,7 +554,7 @@ static void status_reads_beside_a_live_run_and_after_a_kill(void **state) {
     assert_int_equal(hr_store_open_readonly(&o, &reader, &live, NULL), HR_ERR_NOTFOUND);
     int ready[2], status;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) {
         struct hr_store *st = begin(NULL);
         see(st, "r0", "r0");
@@ -665,6 +698,7 @@ int main(void) {
         T(an_edited_row_is_refused_and_a_new_duplicate_is_not),
         T(rejects_are_listed_once_across_runs),
         T(a_rejected_sample_has_its_outcome_until_it_is_forgotten),
+        T(a_failed_append_leaves_the_file_as_it_was),
         T(journalled_tokens_come_back_in_order_and_go_with_the_row),
         T(other_settings_are_refused_by_name),
         T(status_reads_beside_a_live_run_and_after_a_kill),
