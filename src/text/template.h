@@ -55,7 +55,7 @@ void hr_rendered_finish(struct hr_rendered *r); /* zeroed is valid */
 /* now: what strftime_now takes as local time (struct tm as given, no time zone applied); NULL: an
  * error when the template asks for it. Errors: HR_ERR_FORMAT with the template's own message for
  * raise_exception (err->msg is exactly that message), or "line L: ..." for runtime errors;
- * HR_ERR_LIMIT. On failure `out` is left empty. */
+ * HR_ERR_LIMIT. On failure `out` is left empty; what it held before is not freed. */
 HR_MUST_USE enum hr_status hr_template_render(const struct hr_template *t,
                                               const struct hr_template_var *vars, size_t n_vars,
                                               const struct tm *now,
