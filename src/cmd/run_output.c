@@ -30,10 +30,6 @@ static void rebuild_flight(struct dataset *ds) {
     hr_budget_flight_clear(&ds->budget);
     for (const struct sample *s = ds->flying.head; s; s = s->next)
         hr_budget_flight_add(&ds->budget, (int)s->tokens.len, s->request.max_tokens);
-    for (const struct sample *s = ds->finished.head; s; s = s->next) {
-        /* Its length is known: at least and at most what it has. */
-        hr_budget_flight_add(&ds->budget, (int)s->tokens.len, (int)s->tokens.len);
-    }
 }
 
 static void submit(struct run *r, struct dataset *ds, struct sample *s) {
@@ -49,9 +45,11 @@ static void submit(struct run *r, struct dataset *ds, struct sample *s) {
     HR_ASSERT(hr_engine_submit(r->engine, &s->request)); /* the intake has checked that it fits */
 }
 
-/* What the journal holds is work that is paid for: it is finished whatever the cap says. */
+/* What the journal holds is work that is paid for: it is finished whatever the cap says. A capped dataset
+ * sends no row ahead to wait inside the engine: whether it may start is decided by how those before it end. */
 static bool may_start(struct dataset *ds, const struct sample *s) {
     if (ds->budget.cap <= 0 || s->resumed.len > 0) return true;
+    if (ds->flying.n >= ds->run->engine_opts.max_running) return false;
     rebuild_flight(ds);
     return hr_budget_may_start(&ds->budget, s->request.max_tokens);
 }
@@ -90,6 +88,8 @@ void run_take_events(struct run *r) {
             }
             HR_ASSERT((int)s->tokens.len == ev[i].n_tokens || ev[i].finish == HR_FINISH_NUMERIC);
             s->end = ev[i];
+            /* Its tokens count from here on, however long its commit takes. */
+            if (s->end.finish != HR_FINISH_NUMERIC) hr_budget_rows(&ds->budget, (int)s->tokens.len, 1);
             list_remove(&ds->flying, s);
             list_push(&ds->finished, s);
         }
@@ -257,7 +257,6 @@ static void commit_ended(struct commit *c) {
         } else {
             ds->rows_done++;
             ds->rows_length += s->end.finish == HR_FINISH_LENGTH;
-            hr_budget_rows(&ds->budget, (int)s->tokens.len, 1);
         }
         sample_free(s);
     }
