@@ -215,7 +215,7 @@ static void compare(const char *name, const struct world *w, const float *y) {
         for (int row = 0; row < w->len[s]; row += row > 20 && row % 16 < 13 ? 13 - row % 16 : 1) {
             for (int h = 0; h < w->s.n_heads; h++)
                 want_head(w, s, row, h, want + h * w->s.head_dim, tol + h * w->s.head_dim);
-            char what[160];
+            char what[192];
             snprintf(what, sizeof what, "%s: sequence %d row %d", name, s, row);
             check_close(what, y + (size_t)(w->offset[s] + row) * (size_t)dim, want, tol, (size_t)dim);
         }
@@ -255,6 +255,31 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
     world_destroy(&w);
 }
 
+/* A sequence whose numbers went wrong spoils no other: not beside it, and not after it through what
+ * a thread keeps. */
+static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dtype act) {
+    struct world w = world_create((struct shape){4, 2, 32}, act, 3, (const int[]){20, 20, 300});
+    size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
+    float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
+    run(&w, tier, 1, 100, y);
+    for (size_t i = 0; i < 20 * cols; i++) w.qkv[i] = i % 2 ? NAN : INFINITY;
+    run(&w, tier, 1, 100, z);
+    char name[96];
+    snprintf(name, sizeof name, "attend_%s_nan_beside_%s", check_act_names[act], tier->name);
+    check_bits(name, z + 20 * row, y + 20 * row, n - 20 * row);
+    for (size_t i = 0; i < 20 * row; i++) check_true(name, isnan(z[i]));
+    /* a wrong row spoils those that follow it in the sequence, and none before */
+    world_destroy(&w);
+    w = world_create((struct shape){4, 2, 32}, act, 1, (const int[]){40});
+    run(&w, tier, 1, 40, y);
+    for (size_t i = 17 * cols; i < 18 * cols; i++) w.qkv[i] = NAN;
+    run(&w, tier, 1, 40, z);
+    check_bits(name, z, y, 17 * row);
+    for (size_t i = 17 * row; i < 40 * row; i++) check_true(name, isnan(z[i]));
+    free(y), free(z);
+    world_destroy(&w);
+}
+
 static void cases(const struct check_tier *tier) {
     static const struct shape shapes[] = {{9, 3, 64},  {4, 4, 32}, {8, 1, 80}, {2, 2, 33},
                                           {6, 2, 128}, {50, 1, 16}, {3, 3, 2}};
@@ -263,6 +288,8 @@ static void cases(const struct check_tier *tier) {
     for (int act = HR_F32; act <= HR_BF16; act++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             one_shape(tier, shapes[i], (enum hr_dtype)act, 3, lens[i]);
+    nan_stays_in_its_sequence(tier, HR_F32);
+    nan_stays_in_its_sequence(tier, HR_BF16);
     one_shape(tier, (struct shape){3, 1, 64}, HR_BF16, 1, (const int[]){800});
 }
 

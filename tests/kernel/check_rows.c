@@ -176,6 +176,43 @@ static void rope_case(const struct check_tier *tier, enum hr_dtype act, int head
     op_close(&o);
 }
 
+/* k is not seen from outside, so: norms and rotation by rope_write, and by hand before it, must give
+ * the same attention. Rows are in one block, so that positions see several k. */
+static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
+    enum { N = 10, HEADS = 4, KV = 2, DIM = 32, ROPE = 24, COLS = (HEADS + 2 * KV) * DIM };
+    float *x = rand_array(N * COLS, 2), *cs = rand_array(100 * ROPE, 1), *w = rand_array(2 * DIM, 2);
+    float y[2][N * HEADS * DIM];
+    for (int by_hand = 0; by_hand < 2; by_hand++) {
+        struct op o;
+        op_open(&o, tier, act, 1, N);
+        struct hr_attn_shape shape = {HEADS, KV, DIM, ROPE, 0.3f, 1e-6f};
+        struct hr_kv_store *store = NULL;
+        struct hr_err err;
+        check_ok(o.c.ops->kv_create(o.c.be, 1, 2, &shape, &store, &err), &err);
+        for (int i = 0; i < N; i++) o.positions[i] = 7 * i;
+        for (int i = 0; i < N * (HEADS + KV) && by_hand; i++) {
+            int row = i / (HEADS + KV), h = i % (HEADS + KV);
+            float *head = x + row * COLS + h * DIM;
+            lanes_rmsnorm(head, head, h < HEADS ? w : w + DIM, DIM, 1e-6f);
+            lanes_rope(head, cs + o.positions[row] * ROPE, ROPE);
+        }
+        for (int i = 0; i < 100 * ROPE && by_hand; i++) cs[i] = i % ROPE < ROPE / 2;
+        struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, COLS, x), *tc = check_tensor(&o.c, HR_F32, 100, ROPE, cs);
+        struct hr_tensor *tq = check_tensor(&o.c, act, N, HEADS * DIM, NULL);
+        struct hr_tensor *ty = check_tensor(&o.c, act, N, HEADS * DIM, NULL);
+        struct hr_tensor *tqw = check_tensor(&o.c, HR_F32, 1, DIM, w), *tkw = check_tensor(&o.c, HR_F32, 1, DIM, w + DIM);
+        o.c.ops->rope_write(o.c.be, tq, store, 0, tx, by_hand ? NULL : tqw, by_hand ? NULL : tkw, tc);
+        o.c.ops->attend(o.c.be, ty, tq, store, 0);
+        o.c.ops->tensor_read(o.c.be, ty, 0, N, y[by_hand]);
+        struct hr_tensor **all[] = {&tx, &tc, &tq, &ty, &tqw, &tkw};
+        for (int i = 0; i < 6; i++) o.c.ops->tensor_destroy(o.c.be, all[i]);
+        o.c.ops->kv_destroy(o.c.be, &store);
+        op_close(&o);
+    }
+    check_bits("rope: k norms and rotation by hand", y[0], y[1], N * HEADS * DIM);
+    free(x), free(cs), free(w);
+}
+
 static void exp_cases(void) {
     double worst = 0;
     for (int i = 0; i < 2000000; i++) {
@@ -221,6 +258,9 @@ static void bf16_cases(const struct check_tier *tier) {
 }
 
 static void cases(const struct check_tier *tier) {
+    struct hr_cpu_kernels k = {0};
+    lanes_fill(&k);
+    check_true("lanes: in the table", k.silu_mul == lanes_silu_mul);
     exp_cases();
     bf16_cases(tier);
     for (int a = HR_F32; a <= HR_BF16; a++) {
@@ -238,14 +278,27 @@ static void cases(const struct check_tier *tier) {
         rope_case(tier, act, 4, 2, 33, 32, true);
         rope_case(tier, act, 3, 1, 128, 64, true);
         rope_case(tier, act, 2, 2, 16, 2, false);
+        rope_k_case(tier, act);
     }
 }
 
 static void bench(const struct check_tier *tier) {
-    (void)tier;
-    struct hr_cpu_kernels k = {0};
-    lanes_fill(&k);
-    printf("rows are a small part of a step: see the speeds of gemm and attend\n");
+    enum { M = 32, DIM = 576, FF = 1536, RUNS = 2000 };
+    struct op o;
+    op_open(&o, tier, HR_BF16, 1, M);
+    struct hr_tensor *x = check_tensor(&o.c, HR_F32, M, DIM, NULL), *w = check_tensor(&o.c, HR_F32, 1, DIM, NULL);
+    struct hr_tensor *h = check_tensor(&o.c, HR_BF16, M, DIM, NULL);
+    struct hr_tensor *g = check_tensor(&o.c, HR_F32, M, 2 * FF, NULL), *a = check_tensor(&o.c, HR_BF16, M, FF, NULL);
+    int64_t t0 = hr_clock_ns();
+    for (int i = 0; i < RUNS; i++) o.c.ops->rmsnorm(o.c.be, h, x, w, 1e-5f, false);
+    int64_t t1 = hr_clock_ns();
+    for (int i = 0; i < RUNS; i++) o.c.ops->silu_mul(o.c.be, a, g);
+    int64_t t2 = hr_clock_ns();
+    printf("rmsnorm_d%d_%s %.2f us a row\nsilu_mul_n%d_%s %.2f us a row\n", DIM, tier->name,
+           (double)(t1 - t0) * 1e-3 / RUNS / M, FF, tier->name, (double)(t2 - t1) * 1e-3 / RUNS / M);
+    struct hr_tensor **all[] = {&x, &w, &h, &g, &a};
+    for (int i = 0; i < 5; i++) o.c.ops->tensor_destroy(o.c.be, all[i]);
+    op_close(&o);
 }
 
 int main(int argc, char **argv) {
