@@ -29,8 +29,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* Longer than the serial stretch between two kernels of a step, shorter than what anybody who shares
- * the core would notice. */
+/* Longer than the serial stretch between two kernels of a step, shorter than what anybody who
+ * shares the core would notice. */
 #define SPIN_NS 20000
 
 struct hr_pool {
@@ -44,8 +44,9 @@ struct hr_pool {
         pthread_t thread;
         struct hr_pool *pool;
         int i_thread;
-    } *helpers; /* [n_threads - 1], owned */
-    /* Apart from each other, so that helpers which finish do not disturb those which look for work. */
+    } * helpers; /* [n_threads - 1], owned */
+    /* Apart from each other, so that helpers which finish do not disturb those which look for work.
+     */
     _Alignas(64) atomic_uint epoch;
     atomic_int sleepers;
     _Alignas(64) atomic_uint running;
@@ -66,7 +67,8 @@ static void relax(void) {
 #endif
 }
 
-/* Looks at `word` until it is (equal) or is no longer (!equal) `value`; false when the time is up. */
+/* Looks at `word` until it is (equal) or is no longer (!equal) `value`; false when the time is up.
+ */
 static bool spin_until(atomic_uint *word, unsigned value, bool equal) {
     int64_t start = 0;
     for (;;) {
@@ -129,8 +131,8 @@ enum hr_status hr_pool_create(int n_threads, struct hr_pool **out, struct hr_err
         h->i_thread = i + 1;
         int rc = pthread_create(&h->thread, NULL, helper_main, h);
         if (rc != 0) {
-            hr_err_set(err, HR_ERR_FAILED, "cannot start thread %d of %d: %s; try --threads %d", i + 2,
-                       n_threads, strerror(rc), i + 1);
+            hr_err_set(err, HR_ERR_FAILED, "cannot start thread %d of %d: %s; try --threads %d",
+                       i + 2, n_threads, strerror(rc), i + 1);
             goto fail;
         }
         pool->n_started++;
@@ -203,8 +205,9 @@ static int group_limit(const char *dir, bool v2) {
     return cores_of(quota, period);
 }
 
-/* The tightest limit of the group and of those above it. In a container the path of /proc/self/cgroup
- * may be the host's, which is not there; the walk up then ends at the mount, which is our group. */
+/* The tightest limit of the group and of those above it. In a container the path of
+ * /proc/self/cgroup may be the host's, which is not there; the walk up then ends at the mount,
+ * which is our group. */
 static int tightest_limit(const char *mount, const char *group, bool v2) {
     char dir[PATH_MAX];
     int least = 0;

@@ -2,9 +2,9 @@
  *
  * pool: a team of threads that runs one function at a time, for kernels.
  *
- * hr_pool_run calls fn(arg, i, n) once for each i in 0..n-1, i = 0 on the calling thread, and returns
- * when all have returned. The helpers spin briefly between two runs and then sleep on a futex: a
- * spinning barrier is deadly when cores are shared. One caller at a time. */
+ * hr_pool_run calls fn(arg, i, n) once for each i in 0..n-1, i = 0 on the calling thread, and
+ * returns when all have returned. The helpers spin briefly between two runs and then sleep on a
+ * futex: a spinning barrier is deadly when cores are shared. One caller at a time. */
 #ifndef HR_BASE_POOL_H
 #define HR_BASE_POOL_H
 
@@ -21,8 +21,8 @@ int hr_pool_n_threads(const struct hr_pool *pool);
 
 /* Usable cores: affinity mask and cgroup quota, at least 1. */
 int hr_pool_usable_cores(void);
-/* Whole cores that the control groups of `cgroup_file` (as /proc/self/cgroup) under `mount` allow, v1
- * and v2, at least 1; 0 when they set no limit. */
+/* Whole cores that the control groups of `cgroup_file` (as /proc/self/cgroup) under `mount` allow,
+ * v1 and v2, at least 1; 0 when they set no limit. */
 int hr_pool_quota_cores(const char *cgroup_file, const char *mount);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * backend: a whole layer through every operation, on every tier that this machine has, with memory
- * that only the backend can touch: the same bits as without the guard, and a stray read is a fault. */
+ * that only the backend can touch: the same bits as without the guard, and a stray read is a fault.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,8 +78,8 @@ static void layer_open(struct layer *l, unsigned mask, enum hr_dtype act, bool g
     struct hr_err err;
     memset(l, 0, sizeof *l);
     assert_int_equal(hr_pool_create(3, &l->pool, &err), HR_OK);
-    struct hr_cpu_opts opts = {.act = act, .cpu_mask = mask, .pool = l->pool, .max_tokens = TOKENS,
-                               .guard = guard};
+    struct hr_cpu_opts opts = {
+        .act = act, .cpu_mask = mask, .pool = l->pool, .max_tokens = TOKENS, .guard = guard};
     assert_int_equal(hr_cpu_backend_open(&opts, &l->be, &err), HR_OK);
     l->ops = l->be->ops;
     struct hr_attn_shape shape = {HEADS, KV, HEAD, HEAD, 0.25f, 1e-5f};
@@ -142,7 +143,8 @@ static void layer_run(struct layer *l, float *logits, struct hr_sampled *out) {
     o->matmul(l->be, l->logits, l->h, l->embed, NULL, 1, false);
     o->step_end(l->be);
     o->tensor_read(l->be, l->logits, 0, 1, logits);
-    struct hr_sample_row row = {.temperature = 1, .top_p = 0.9f, .repetition_penalty = 1, .uniform = 0.3};
+    struct hr_sample_row row = {
+        .temperature = 1, .top_p = 0.9f, .repetition_penalty = 1, .uniform = 0.3};
     o->sample(l->be, l->logits, 1, &row, out);
 }
 

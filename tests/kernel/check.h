@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check: what the kernel checks share: the tiers, a backend of one, random data, and comparisons that
- * a NaN fails. `check_<op> TIER` checks one tier (77: this machine does not have it); with --bench it
- * prints speeds instead. A tolerance is derived beside its use; the summary prints how much of it the
- * worst element used. */
+ * check: what the kernel checks share: the tiers, a backend of one, random data, and comparisons
+ * that a NaN fails. `check_<op> TIER` checks one tier (77: this machine does not have it); with
+ * --bench it prints speeds instead. A tolerance is derived beside its use; the summary prints how
+ * much of it the worst element used. */
 #ifndef HR_TESTS_KERNEL_CHECK_H
 #define HR_TESTS_KERNEL_CHECK_H
 
@@ -22,7 +22,8 @@
 static const struct check_tier {
     const char *name;
     unsigned mask;
-} check_tiers[] = {{"ref", 0}, {"avx2", HR_CPU_AVX2}, {"avx512bf16", HR_CPU_AVX2 | HR_CPU_AVX512BF16}};
+} check_tiers[] = {
+    {"ref", 0}, {"avx2", HR_CPU_AVX2}, {"avx512bf16", HR_CPU_AVX2 | HR_CPU_AVX512BF16}};
 
 static const char *const check_act_names[] = {"f32", "bf16"};
 
@@ -71,7 +72,10 @@ static inline void check_close(const char *name, const float *got, const double 
         double s = err == 0 ? 0 : err / tol[i];
         if (!(s <= share)) share = s, worst = i;
         if (!(err <= tol[i])) ok = false;
-        if (!ok) { worst = i; break; }
+        if (!ok) {
+            worst = i;
+            break;
+        }
     }
     check_n_cases++;
     if (!ok) {
@@ -118,7 +122,8 @@ static inline struct check_be check_open(unsigned mask, enum hr_dtype act, int n
     struct check_be c = {0};
     struct hr_err err;
     check_ok(hr_pool_create(n_threads, &c.pool, &err), &err);
-    struct hr_cpu_opts opts = {.act = act, .cpu_mask = mask, .pool = c.pool, .max_tokens = max_tokens};
+    struct hr_cpu_opts opts = {
+        .act = act, .cpu_mask = mask, .pool = c.pool, .max_tokens = max_tokens};
     check_ok(hr_cpu_backend_open(&opts, &c.be, &err), &err);
     c.ops = c.be->ops;
     return c;
@@ -138,7 +143,8 @@ static inline struct hr_tensor *check_tensor(struct check_be *c, enum hr_dtype d
     return t;
 }
 
-static inline struct hr_weight *check_weight(struct check_be *c, int n_out, int n_in, const float *data) {
+static inline struct hr_weight *check_weight(struct check_be *c, int n_out, int n_in,
+                                             const float *data) {
     struct hr_weight *w = NULL;
     struct hr_err err;
     check_ok(c->ops->weight_create(c->be, n_out, n_in, "test", &w, &err), &err);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_attend: attention against f64, and the same bits whatever a row is computed with: prefill in
- * any chunking, token by token, beside other sequences, with other threads and other pages. Pages are
- * scattered and hold NaN before they are used.
+ * check_attend: attention against f64, and the same bits whatever a row is computed with: prefill
+ * in any chunking, token by token, beside other sequences, with other threads and other pages.
+ * Pages are scattered and hold NaN before they are used.
  *
  * Tolerance: a score is off by d = (head_dim + 2) eps |scale| sum|q k|, so a weight by a factor of
- * e^2d, plus 4 eps for the exponential and its argument's rounding (|s - m| eps more); the weighted sum
- * of n terms and the merges round n + 8 more times, relative to sum p |v|; the result is then rounded
- * to act. */
+ * e^2d, plus 4 eps for the exponential and its argument's rounding (|s - m| eps more); the weighted
+ * sum of n terms and the merges round n + 8 more times, relative to sum p |v|; the result is then
+ * rounded to act. */
 #include "check.h"
 
 struct shape {
@@ -19,8 +19,8 @@ struct world {
     struct shape s;
     enum hr_dtype act;
     int n_seqs, len[8], offset[8], n_tokens, n_pages;
-    float *qkv;              /* [n_tokens, (heads + 2 kv) head_dim], rounded to act */
-    int32_t *pages[8];       /* of each sequence */
+    float *qkv;        /* [n_tokens, (heads + 2 kv) head_dim], rounded to act */
+    int32_t *pages[8]; /* of each sequence */
 };
 
 static int qkv_cols(const struct shape *s) {
@@ -75,10 +75,13 @@ struct rig {
 
 static struct rig rig_create(const struct world *w, const struct check_tier *tier, int threads,
                              int max_tokens) {
-    struct rig g = {.c = check_open(tier->mask, w->act, threads, max_tokens), .max_tokens = max_tokens};
+    struct rig g = {.c = check_open(tier->mask, w->act, threads, max_tokens),
+                    .max_tokens = max_tokens};
     int dim = w->s.n_heads * w->s.head_dim, rope_dim = w->s.head_dim / 2 * 2;
-    struct hr_attn_shape shape = {.n_heads = w->s.n_heads, .n_kv_heads = w->s.n_kv_heads,
-                                  .head_dim = w->s.head_dim, .rope_dim = rope_dim,
+    struct hr_attn_shape shape = {.n_heads = w->s.n_heads,
+                                  .n_kv_heads = w->s.n_kv_heads,
+                                  .head_dim = w->s.head_dim,
+                                  .rope_dim = rope_dim,
                                   .scale = attn_scale(&w->s)};
     struct hr_err err;
     check_ok(g.c.ops->kv_create(g.c.be, 2, w->n_pages, &shape, &g.kv, &err), &err);
@@ -106,7 +109,8 @@ struct piece {
     int s, from, n;
 };
 
-static void step(struct rig *g, const struct world *w, const struct piece *pieces, int n, float *y) {
+static void step(struct rig *g, const struct world *w, const struct piece *pieces, int n,
+                 float *y) {
     int cols = qkv_cols(&w->s), dim = w->s.n_heads * w->s.head_dim, rows = 0;
     int32_t tokens[1000] = {0}, positions[1000], slots[1000];
     struct hr_batch_seq seqs[8];
@@ -118,11 +122,16 @@ static void step(struct rig *g, const struct world *w, const struct piece *piece
         for (int r = 0; r < p->n; r++, rows++) {
             int pos = p->from + r;
             positions[rows] = pos;
-            slots[rows] = w->pages[p->s][pos / HR_PAGE_TOKENS] * HR_PAGE_TOKENS + pos % HR_PAGE_TOKENS;
+            slots[rows] =
+                w->pages[p->s][pos / HR_PAGE_TOKENS] * HR_PAGE_TOKENS + pos % HR_PAGE_TOKENS;
         }
     }
-    struct hr_batch b = {.n_tokens = rows, .tokens = tokens, .positions = positions, .slots = slots,
-                         .n_seqs = n, .seqs = seqs};
+    struct hr_batch b = {.n_tokens = rows,
+                         .tokens = tokens,
+                         .positions = positions,
+                         .slots = slots,
+                         .n_seqs = n,
+                         .seqs = seqs};
     g->c.ops->step_begin(g->c.be, &b);
     g->c.ops->rope_write(g->c.be, g->q, g->kv, 1, g->qkv, NULL, NULL, g->cos_sin);
     g->c.ops->attend(g->c.be, g->y, g->q, g->kv, 1);
@@ -141,8 +150,12 @@ static void poison(struct rig *g, const struct world *w) {
     struct hr_batch_seq seq = {0, 1, 0, &page0};
     g->c.ops->tensor_write(g->c.be, g->qkv, 0, 1, row);
     for (int32_t slot = 0; slot < w->n_pages * HR_PAGE_TOKENS; slot++) {
-        struct hr_batch b = {.n_tokens = 1, .tokens = &token, .positions = &token, .slots = &slot,
-                             .n_seqs = 1, .seqs = &seq};
+        struct hr_batch b = {.n_tokens = 1,
+                             .tokens = &token,
+                             .positions = &token,
+                             .slots = &slot,
+                             .n_seqs = 1,
+                             .seqs = &seq};
         g->c.ops->step_begin(g->c.be, &b);
         for (int layer = 0; layer < 2; layer++)
             g->c.ops->rope_write(g->c.be, g->q, g->kv, layer, g->qkv, NULL, NULL, g->cos_sin);
@@ -152,9 +165,10 @@ static void poison(struct rig *g, const struct world *w) {
 }
 
 /* Everything in steps of at most `chunk` rows a sequence, all sequences side by side. */
-static void run(const struct world *w, const struct check_tier *tier, int threads, int chunk, float *y) {
-    struct rig g = rig_create(w, tier, threads, w->n_seqs * (chunk < 900 ? chunk : 900) < 999
-                                                    ? w->n_seqs * chunk : 999);
+static void run(const struct world *w, const struct check_tier *tier, int threads, int chunk,
+                float *y) {
+    struct rig g = rig_create(
+        w, tier, threads, w->n_seqs * (chunk < 900 ? chunk : 900) < 999 ? w->n_seqs * chunk : 999);
     poison(&g, w);
     for (int from = 0, more = 1; more; from += chunk) {
         struct piece pieces[8];
@@ -174,9 +188,11 @@ static void run(const struct world *w, const struct check_tier *tier, int thread
 static void want_head(const struct world *w, int s, int row, int head, double *o, double *tol) {
     const struct shape *sh = &w->s;
     int dim = sh->head_dim, cols = qkv_cols(sh), kv_head = head / (sh->n_heads / sh->n_kv_heads);
-    const float *base = w->qkv + (size_t)w->offset[s] * (size_t)cols, *q = base + row * cols + head * dim;
+    const float *base = w->qkv + (size_t)w->offset[s] * (size_t)cols,
+                *q = base + row * cols + head * dim;
     const float *k0 = base + (sh->n_heads + kv_head) * dim, *v0 = k0 + sh->n_kv_heads * dim;
-    double scale = (double)attn_scale(sh), score[1000], off[1000], max = -INFINITY, sum = 0, drift = 0;
+    double scale = (double)attn_scale(sh), score[1000], off[1000], max = -INFINITY, sum = 0,
+           drift = 0;
     for (int t = 0; t <= row; t++) {
         double size = 0;
         score[t] = 0;
@@ -210,14 +226,16 @@ static void want_head(const struct world *w, int s, int row, int head, double *o
 
 static void compare(const char *name, const struct world *w, const float *y) {
     int dim = w->s.n_heads * w->s.head_dim;
-    double *want = hr_xmalloc((size_t)dim * sizeof *want), *tol = hr_xmalloc((size_t)dim * sizeof *tol);
+    double *want = hr_xmalloc((size_t)dim * sizeof *want),
+           *tol = hr_xmalloc((size_t)dim * sizeof *tol);
     for (int s = 0; s < w->n_seqs; s++) {
-        for (int row = 0; row < w->len[s]; row += row > 20 && row % 16 < 13 ? 13 - row % 16 : 1) {
+        for (int row = 0; row<w->len[s]; row += row> 20 && row % 16 < 13 ? 13 - row % 16 : 1) {
             for (int h = 0; h < w->s.n_heads; h++)
                 want_head(w, s, row, h, want + h * w->s.head_dim, tol + h * w->s.head_dim);
             char what[192];
             snprintf(what, sizeof what, "%s: sequence %d row %d", name, s, row);
-            check_close(what, y + (size_t)(w->offset[s] + row) * (size_t)dim, want, tol, (size_t)dim);
+            check_close(what, y + (size_t)(w->offset[s] + row) * (size_t)dim, want, tol,
+                        (size_t)dim);
         }
     }
     free(want), free(tol);
@@ -239,7 +257,8 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
         shuffle_pages(&w);
         memset(z, 0xff, n * sizeof *z);
         run(&w, tier, 1 + (int)i % 3, chunks[i], z);
-        snprintf(what, sizeof what, "%s: in chunks of %d, %d threads", name, chunks[i], 1 + (int)i % 3);
+        snprintf(what, sizeof what, "%s: in chunks of %d, %d threads", name, chunks[i],
+                 1 + (int)i % 3);
         check_bits(what, z, y, n);
     }
     /* each sequence alone, at once, in the same bits */
@@ -281,7 +300,7 @@ static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dty
 }
 
 static void cases(const struct check_tier *tier) {
-    static const struct shape shapes[] = {{9, 3, 64},  {4, 4, 32}, {8, 1, 80}, {2, 2, 33},
+    static const struct shape shapes[] = {{9, 3, 64},  {4, 4, 32},  {8, 1, 80}, {2, 2, 33},
                                           {6, 2, 128}, {50, 1, 16}, {3, 3, 2}};
     static const int lens[][3] = {{300, 17, 1}, {60, 256, 257}, {16, 15, 33}, {70, 5, 40},
                                   {40, 270, 2}, {20, 3, 18},    {30, 1, 2}};
@@ -319,8 +338,9 @@ static void bench(const struct check_tier *tier) {
         for (; hr_clock_ns() - t0 < 300000000; n++) step(&g, &w, all, w.n_seqs, y);
         double s = (double)(hr_clock_ns() - t0) * 1e-9 / n;
         double macs = 2.0 * 576 * w.n_seqs * runs[i].chunk * (done + runs[i].chunk / 2.0);
-        printf("attend_bf16 %s, context %d, rope and write too, %s %d threads: %.1f us %.1f GFLOP/s\n",
-               runs[i].what, len[0], tier->name, n_threads, s * 1e6, 2e-9 * macs / s);
+        printf(
+            "attend_bf16 %s, context %d, rope and write too, %s %d threads: %.1f us %.1f GFLOP/s\n",
+            runs[i].what, len[0], tier->name, n_threads, s * 1e6, 2e-9 * macs / s);
         free(y);
         rig_destroy(&g);
         world_destroy(&w);

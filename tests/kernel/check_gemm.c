@@ -3,8 +3,8 @@
  * check_gemm: matmul against sums in f64, and the same bits for a row whatever it is computed with.
  *
  * Tolerance: a chain of k products and additions, each rounded once, is off by at most (k + 2) eps
- * times the sum of |x w| (Higham 2002, 3.1; + 2 for the bias and the accumulation); vdpbf16ps rounds
- * no more often. It flushes denormal products, so 2^-126 a term is added. */
+ * times the sum of |x w| (Higham 2002, 3.1; + 2 for the bias and the accumulation); vdpbf16ps
+ * rounds no more often. It flushes denormal products, so 2^-126 a term is added. */
 #include "check.h"
 
 struct gemm {
@@ -15,7 +15,8 @@ struct gemm {
 };
 
 static struct gemm gemm_create(int m, int n, int k, enum hr_dtype act, int variant) {
-    struct gemm g = {.m = m, .n = n, .k = k, .act = act, .bias = variant & 1, .accumulate = variant & 2};
+    struct gemm g = {
+        .m = m, .n = n, .k = k, .act = act, .bias = variant & 1, .accumulate = variant & 2};
     g.x = rand_array((size_t)m * (size_t)k, 1);
     g.w = rand_array((size_t)n * (size_t)k, 0.5f);
     g.b = rand_array((size_t)n, 3);
@@ -30,7 +31,8 @@ static void gemm_destroy(struct gemm *g) {
 }
 
 /* Rows r0 .. r0+m-1 of the product. */
-static void run(struct check_be *c, const struct gemm *g, struct hr_weight *w, int r0, int m, float *y) {
+static void run(struct check_be *c, const struct gemm *g, struct hr_weight *w, int r0, int m,
+                float *y) {
     struct hr_tensor *tx = check_tensor(c, g->act, m, g->k, g->x + (size_t)r0 * (size_t)g->k);
     struct hr_tensor *ty = check_tensor(c, HR_F32, m, g->n, g->y0 + (size_t)r0 * (size_t)g->n);
     struct hr_tensor *tb = g->bias ? check_tensor(c, HR_F32, 1, g->n, g->b) : NULL;
@@ -63,7 +65,8 @@ static void compare(const char *name, const struct gemm *g, const float *y) {
     free(want), free(tol);
 }
 
-static void one_shape(const struct check_tier *tier, int m, int n, int k, enum hr_dtype act, int variant) {
+static void one_shape(const struct check_tier *tier, int m, int n, int k, enum hr_dtype act,
+                      int variant) {
     struct gemm g = gemm_create(m, n, k, act, variant);
     size_t size = (size_t)m * (size_t)n;
     float *y = hr_xmalloc(size * sizeof *y), *z = hr_xmalloc(size * sizeof *z);
@@ -92,7 +95,8 @@ static void one_shape(const struct check_tier *tier, int m, int n, int k, enum h
     gemm_destroy(&g);
 }
 
-/* Infinite and NaN inputs stay in their row, zero weights give exact zeros, big values do not wrap. */
+/* Infinite and NaN inputs stay in their row, zero weights give exact zeros, big values do not wrap.
+ */
 static void edge_values(const struct check_tier *tier, enum hr_dtype act) {
     enum { M = 5, N = 40, K = 37 };
     struct gemm g = gemm_create(M, N, K, act, 0);
@@ -165,10 +169,12 @@ static void bench(const struct check_tier *tier) {
         struct check_be c = check_open(tier->mask, HR_BF16, n_threads, 128);
         /* copies of the weight, more than the caches hold, taken in turn as layers are */
         int n_copies = (int)(100e6 / (2.0 * n * k)) + 1;
-        float *data = rand_array((size_t)n * (size_t)k, 1), *x = rand_array((size_t)128 * (size_t)k, 1);
+        float *data = rand_array((size_t)n * (size_t)k, 1),
+              *x = rand_array((size_t)128 * (size_t)k, 1);
         struct hr_weight **w = hr_xcalloc((size_t)n_copies, sizeof *w);
         for (int j = 0; j < n_copies; j++) w[j] = check_weight(&c, n, k, data);
-        struct hr_tensor *tx = check_tensor(&c, HR_BF16, 128, k, x), *ty = check_tensor(&c, HR_F32, 128, n, NULL);
+        struct hr_tensor *tx = check_tensor(&c, HR_BF16, 128, k, x),
+                         *ty = check_tensor(&c, HR_F32, 128, n, NULL);
         for (size_t m = 0; m < sizeof ms / sizeof *ms; m++) {
             int n_runs = -n_copies; /* the first round is not timed */
             int64_t t0 = hr_clock_ns();
@@ -177,7 +183,8 @@ static void bench(const struct check_tier *tier) {
                 c.ops->matmul(c.be, ty, tx, w[(n_runs + n_copies) % n_copies], NULL, ms[m], false);
             }
             double s = (double)(hr_clock_ns() - t0) * 1e-9 / n_runs;
-            printf("gemm_bf16_m%d_n%d_k%d_%s %d threads: %8.1f us %7.1f GFLOP/s %6.1f GB/s of weights\n",
+            printf("gemm_bf16_m%d_n%d_k%d_%s %d threads: %8.1f us %7.1f GFLOP/s %6.1f GB/s of "
+                   "weights\n",
                    ms[m], n, k, tier->name, n_threads, s * 1e6, 2e-9 * ms[m] * n * k / s,
                    2e-9 * n * k / s);
         }

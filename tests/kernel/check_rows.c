@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_rows: the operations on single rows against f64: embedding, norms, rotary positions with and
- * without head norms, gated activation, and the exponential that softmax and sampling share.
+ * check_rows: the operations on single rows against f64: embedding, norms, rotary positions with
+ * and without head norms, gated activation, and the exponential that softmax and sampling share.
  *
- * Tolerances: u = 2^-24 is one rounding. A mean of n squares is off by at most (n / 16 + 6) u, half of
- * it after the root; exp by 4 u over its whole range (its argument's reduction 2, the polynomial and
- * the scaling 2); results in act are rounded once more. */
+ * Tolerances: u = 2^-24 is one rounding. A mean of n squares is off by at most (n / 16 + 6) u, half
+ * of it after the root; exp by 4 u over its whole range (its argument's reduction 2, the polynomial
+ * and the scaling 2); results in act are rounded once more. */
 #include "check.h"
 
 #include "backend/cpu/lanes.h"
@@ -24,15 +24,20 @@ struct op {
     int32_t tokens[64], positions[64], slots[64], page0, out_rows[64];
 };
 
-static void op_open(struct op *o, const struct check_tier *tier, enum hr_dtype act, int threads, int n) {
+static void op_open(struct op *o, const struct check_tier *tier, enum hr_dtype act, int threads,
+                    int n) {
     memset(o, 0, sizeof *o);
     o->c = check_open(tier->mask, act, threads, 64);
     o->act = act;
     o->tier = tier->name;
     for (int i = 0; i < n; i++) o->positions[i] = rand_int(0, 99), o->slots[i] = i % HR_PAGE_TOKENS;
     o->seq = (struct hr_batch_seq){0, n, 0, &o->page0};
-    o->batch = (struct hr_batch){.n_tokens = n, .tokens = o->tokens, .positions = o->positions,
-                                 .slots = o->slots, .n_seqs = 1, .seqs = &o->seq,
+    o->batch = (struct hr_batch){.n_tokens = n,
+                                 .tokens = o->tokens,
+                                 .positions = o->positions,
+                                 .slots = o->slots,
+                                 .n_seqs = 1,
+                                 .seqs = &o->seq,
                                  .out_rows = o->out_rows};
     o->c.ops->step_begin(o->c.be, &o->batch);
 }
@@ -42,17 +47,20 @@ static void op_close(struct op *o) {
     check_close_be(&o->c);
 }
 
-static void embed_case(const struct check_tier *tier, enum hr_dtype act, int vocab, int dim, int n) {
+static void embed_case(const struct check_tier *tier, enum hr_dtype act, int vocab, int dim,
+                       int n) {
     struct op o;
     op_open(&o, tier, act, 1 + n % 3, n);
-    float *w = rand_array((size_t)vocab * (size_t)dim, 1), *y = hr_xmalloc((size_t)n * (size_t)dim * 4);
+    float *w = rand_array((size_t)vocab * (size_t)dim, 1),
+          *y = hr_xmalloc((size_t)n * (size_t)dim * 4);
     struct hr_weight *tw = check_weight(&o.c, vocab, dim, w);
     struct hr_tensor *ty = check_tensor(&o.c, HR_F32, n, dim, NULL);
     for (int i = 0; i < n; i++) o.tokens[i] = i == 0 ? vocab - 1 : rand_int(0, vocab - 1);
     o.c.ops->embed(o.c.be, ty, tw, 1.5f);
     o.c.ops->tensor_read(o.c.be, ty, 0, n, y);
     char name[96];
-    snprintf(name, sizeof name, "embed_%s_v%d_d%d_m%d_%s", check_act_names[act], vocab, dim, n, o.tier);
+    snprintf(name, sizeof name, "embed_%s_v%d_d%d_m%d_%s", check_act_names[act], vocab, dim, n,
+             o.tier);
     for (int i = 0; i < n; i++)
         for (int d = 0; d < dim; d++)
             check_true(name, y[i * dim + d] == round_act(w[o.tokens[i] * dim + d], act) * 1.5f);
@@ -72,14 +80,15 @@ static void want_norm(const float *x, const float *w, int n, double eps, double 
     }
 }
 
-static void norm_case(const struct check_tier *tier, enum hr_dtype act, int dim, int n, bool only_out,
-                      float size) {
+static void norm_case(const struct check_tier *tier, enum hr_dtype act, int dim, int n,
+                      bool only_out, float size) {
     struct op o;
     op_open(&o, tier, act, 1 + dim % 3, n);
     for (int i = 0; i < n; i++)
         if (i % 3 != 1) o.out_rows[o.batch.n_out++] = i;
     float *x = rand_array((size_t)n * (size_t)dim, size), *w = rand_array((size_t)dim, 2);
-    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, n, dim, x), *tw = check_tensor(&o.c, HR_F32, 1, dim, w);
+    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, n, dim, x),
+                     *tw = check_tensor(&o.c, HR_F32, 1, dim, w);
     struct hr_tensor *ty = check_tensor(&o.c, act, n, dim, NULL);
     o.c.ops->rmsnorm(o.c.be, ty, tx, tw, 1e-5f, only_out);
     float *y = hr_xmalloc((size_t)n * (size_t)dim * 4);
@@ -105,7 +114,8 @@ static void silu_case(const struct check_tier *tier, enum hr_dtype act, int n_ff
     float *x = rand_array((size_t)n * 2 * (size_t)n_ff, 12);
     static const float edges[] = {0, -0.0f, 80, -80, 300, -300, 1e-30f, -1e-30f, 88.4f, -88.4f};
     for (int i = 0; i < n_ff && i < 10; i++) x[i] = edges[i];
-    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, n, 2 * n_ff, x), *ty = check_tensor(&o.c, act, n, n_ff, NULL);
+    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, n, 2 * n_ff, x),
+                     *ty = check_tensor(&o.c, act, n, n_ff, NULL);
     o.c.ops->silu_mul(o.c.be, ty, tx);
     size_t size = (size_t)n * (size_t)n_ff;
     float *y = hr_xmalloc(size * 4);
@@ -116,8 +126,10 @@ static void silu_case(const struct check_tier *tier, enum hr_dtype act, int n_ff
             double g = (double)x[i * 2 * n_ff + d], u = (double)x[(i * 2 + 1) * n_ff + d];
             size_t at = (size_t)i * (size_t)n_ff + (size_t)d;
             want[at] = g / (1 + exp(-g)) * u;
-            /* below exp's range the quotient ends at |g| e^-88.3: as good as the 0 that is wanted */
-            tol[at] = act_tol(want[at], fabs(want[at]) * 8 * EPS_F32 + fabs(g * u) * 5e-39 + 1e-38, act);
+            /* below exp's range the quotient ends at |g| e^-88.3: as good as the 0 that is wanted
+             */
+            tol[at] =
+                act_tol(want[at], fabs(want[at]) * 8 * EPS_F32 + fabs(g * u) * 5e-39 + 1e-38, act);
         }
     }
     char name[96];
@@ -136,22 +148,25 @@ static void rope_case(const struct check_tier *tier, enum hr_dtype act, int head
     struct op o;
     op_open(&o, tier, act, 1 + dim % 2, N);
     int cols = (heads + 2 * kv) * dim;
-    float *x = rand_array((size_t)N * (size_t)cols, 3), *cs = rand_array((size_t)100 * (size_t)rope_dim, 1);
+    float *x = rand_array((size_t)N * (size_t)cols, 3),
+          *cs = rand_array((size_t)100 * (size_t)rope_dim, 1);
     float *qw = rand_array((size_t)dim, 2), *kw = rand_array((size_t)dim, 2);
     struct hr_attn_shape shape = {heads, kv, dim, rope_dim, 0.125f, 1e-6f};
     struct hr_kv_store *store = NULL;
     struct hr_err err;
     check_ok(o.c.ops->kv_create(o.c.be, 1, 2, &shape, &store, &err), &err);
-    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, cols, x), *tc = check_tensor(&o.c, HR_F32, 100, rope_dim, cs);
+    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, cols, x),
+                     *tc = check_tensor(&o.c, HR_F32, 100, rope_dim, cs);
     struct hr_tensor *tq = check_tensor(&o.c, act, N, heads * dim, NULL);
-    struct hr_tensor *tqw = check_tensor(&o.c, HR_F32, 1, dim, qw), *tkw = check_tensor(&o.c, HR_F32, 1, dim, kw);
+    struct hr_tensor *tqw = check_tensor(&o.c, HR_F32, 1, dim, qw),
+                     *tkw = check_tensor(&o.c, HR_F32, 1, dim, kw);
     o.c.ops->rope_write(o.c.be, tq, store, 0, tx, norms ? tqw : NULL, norms ? tkw : NULL, tc);
     float *y = hr_xmalloc((size_t)N * (size_t)(heads * dim) * 4);
     o.c.ops->tensor_read(o.c.be, tq, 0, N, y);
     double *want = hr_xmalloc((size_t)dim * 8), *tol = hr_xmalloc((size_t)dim * 8);
     char name[96];
-    snprintf(name, sizeof name, "rope_%s_h%d_d%d_r%d%s_%s", check_act_names[act], heads, dim, rope_dim,
-             norms ? "_norm" : "", o.tier);
+    snprintf(name, sizeof name, "rope_%s_h%d_d%d_r%d%s_%s", check_act_names[act], heads, dim,
+             rope_dim, norms ? "_norm" : "", o.tier);
     for (int i = 0; i < N; i++) {
         for (int h = 0; h < heads; h++) {
             const float *in = x + i * cols + h * dim, *rot = cs + o.positions[i] * rope_dim;
@@ -176,11 +191,12 @@ static void rope_case(const struct check_tier *tier, enum hr_dtype act, int head
     op_close(&o);
 }
 
-/* k is not seen from outside, so: norms and rotation by rope_write, and by hand before it, must give
- * the same attention. Rows are in one block, so that positions see several k. */
+/* k is not seen from outside, so: norms and rotation by rope_write, and by hand before it, must
+ * give the same attention. Rows are in one block, so that positions see several k. */
 static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
     enum { N = 10, HEADS = 4, KV = 2, DIM = 32, ROPE = 24, COLS = (HEADS + 2 * KV) * DIM };
-    float *x = rand_array(N * COLS, 2), *cs = rand_array(100 * ROPE, 1), *w = rand_array(2 * DIM, 2);
+    float *x = rand_array(N * COLS, 2), *cs = rand_array(100 * ROPE, 1),
+          *w = rand_array(2 * DIM, 2);
     float y[2][N * HEADS * DIM];
     for (int by_hand = 0; by_hand < 2; by_hand++) {
         struct op o;
@@ -197,11 +213,14 @@ static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
             lanes_rope(head, cs + o.positions[row] * ROPE, ROPE);
         }
         for (int i = 0; i < 100 * ROPE && by_hand; i++) cs[i] = i % ROPE < ROPE / 2;
-        struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, COLS, x), *tc = check_tensor(&o.c, HR_F32, 100, ROPE, cs);
+        struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, COLS, x),
+                         *tc = check_tensor(&o.c, HR_F32, 100, ROPE, cs);
         struct hr_tensor *tq = check_tensor(&o.c, act, N, HEADS * DIM, NULL);
         struct hr_tensor *ty = check_tensor(&o.c, act, N, HEADS * DIM, NULL);
-        struct hr_tensor *tqw = check_tensor(&o.c, HR_F32, 1, DIM, w), *tkw = check_tensor(&o.c, HR_F32, 1, DIM, w + DIM);
-        o.c.ops->rope_write(o.c.be, tq, store, 0, tx, by_hand ? NULL : tqw, by_hand ? NULL : tkw, tc);
+        struct hr_tensor *tqw = check_tensor(&o.c, HR_F32, 1, DIM, w),
+                         *tkw = check_tensor(&o.c, HR_F32, 1, DIM, w + DIM);
+        o.c.ops->rope_write(o.c.be, tq, store, 0, tx, by_hand ? NULL : tqw, by_hand ? NULL : tkw,
+                            tc);
         o.c.ops->attend(o.c.be, ty, tq, store, 0);
         o.c.ops->tensor_read(o.c.be, ty, 0, N, y[by_hand]);
         struct hr_tensor **all[] = {&tx, &tc, &tq, &ty, &tqw, &tkw};
@@ -224,7 +243,8 @@ static void exp_cases(void) {
     if (worst / (4 * EPS_F32) > check_worst_share) check_worst_share = worst / (4 * EPS_F32);
     check_true("exp: 1 at 0", exp_f32(0) == 1 && exp_f32(-0.0f) == 1);
     check_true("exp: an exact 0 far below", exp_f32(-INFINITY) == 0 && exp_f32(-88) == 0);
-    check_true("exp: finite far above", exp_f32(INFINITY) == exp_f32(88.3f) && exp_f32(1000) < INFINITY);
+    check_true("exp: finite far above",
+               exp_f32(INFINITY) == exp_f32(88.3f) && exp_f32(1000) < INFINITY);
     check_true("exp: NaN stays NaN", isnan(exp_f32(NAN)) && isnan(exp_f32(-NAN)));
 }
 
@@ -286,16 +306,19 @@ static void bench(const struct check_tier *tier) {
     enum { M = 32, DIM = 576, FF = 1536, RUNS = 2000 };
     struct op o;
     op_open(&o, tier, HR_BF16, 1, M);
-    struct hr_tensor *x = check_tensor(&o.c, HR_F32, M, DIM, NULL), *w = check_tensor(&o.c, HR_F32, 1, DIM, NULL);
+    struct hr_tensor *x = check_tensor(&o.c, HR_F32, M, DIM, NULL),
+                     *w = check_tensor(&o.c, HR_F32, 1, DIM, NULL);
     struct hr_tensor *h = check_tensor(&o.c, HR_BF16, M, DIM, NULL);
-    struct hr_tensor *g = check_tensor(&o.c, HR_F32, M, 2 * FF, NULL), *a = check_tensor(&o.c, HR_BF16, M, FF, NULL);
+    struct hr_tensor *g = check_tensor(&o.c, HR_F32, M, 2 * FF, NULL),
+                     *a = check_tensor(&o.c, HR_BF16, M, FF, NULL);
     int64_t t0 = hr_clock_ns();
     for (int i = 0; i < RUNS; i++) o.c.ops->rmsnorm(o.c.be, h, x, w, 1e-5f, false);
     int64_t t1 = hr_clock_ns();
     for (int i = 0; i < RUNS; i++) o.c.ops->silu_mul(o.c.be, a, g);
     int64_t t2 = hr_clock_ns();
     printf("rmsnorm_d%d_%s %.2f us a row\nsilu_mul_n%d_%s %.2f us a row\n", DIM, tier->name,
-           (double)(t1 - t0) * 1e-3 / RUNS / M, FF, tier->name, (double)(t2 - t1) * 1e-3 / RUNS / M);
+           (double)(t1 - t0) * 1e-3 / RUNS / M, FF, tier->name,
+           (double)(t2 - t1) * 1e-3 / RUNS / M);
     struct hr_tensor **all[] = {&x, &w, &h, &g, &a};
     for (int i = 0; i < 5; i++) o.c.ops->tensor_destroy(o.c.be, all[i]);
     op_close(&o);

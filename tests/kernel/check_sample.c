@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_sample: the sampler against a plain one that sorts the whole vocabulary and adds in f64, and
- * its edges: ties, NaN, infinities, filters that are off, penalties.
+ * check_sample: the sampler against a plain one that sorts the whole vocabulary and adds in f64,
+ * and its edges: ties, NaN, infinities, filters that are off, penalties.
  *
- * The plain one draws the same token unless `uniform` falls within the two sums' rounding of a border
- * between two tokens; cases that near are left out (counted, at most one in twenty). */
+ * The plain one draws the same token unless `uniform` falls within the two sums' rounding of a
+ * border between two tokens; cases that near are left out (counted, at most one in twenty). */
 #include "check.h"
 
 struct entry {
@@ -54,7 +54,8 @@ static int plain(const float *logits, int n, const struct hr_sample_row *r, doub
             if (k < kept) kept = k + 1;
         }
         while (r->min_p > 0 && kept > 1 && p[kept - 1] < (double)r->min_p) kept--;
-        for (int i = 0; r->min_p > 0 && i < n; i++) near |= fabs(p[i] - (double)r->min_p) < 1e-5 * p[i];
+        for (int i = 0; r->min_p > 0 && i < n; i++)
+            near |= fabs(p[i] - (double)r->min_p) < 1e-5 * p[i];
         mass = cum = 0;
         for (int i = 0; i < kept; i++) mass += p[i];
         for (pick = 0; pick < kept - 1; pick++) {
@@ -73,7 +74,10 @@ static int plain(const float *logits, int n, const struct hr_sample_row *r, doub
 static void make_logits(float *x, int n, int kind) {
     for (int i = 0; i < n; i++) {
         float u = rand_f();
-        x[i] = kind == 0 ? u * 4 : kind == 1 ? u * 12 - 3 : kind == 2 ? (float)rand_int(-3, 3) : u * 40;
+        x[i] = kind == 0   ? u * 4
+               : kind == 1 ? u * 12 - 3
+               : kind == 2 ? (float)rand_int(-3, 3)
+                           : u * 40;
         if (kind == 1 && i % 97 == 0) x[i] = 8 + u;
         if (kind == 3 && i % 5 == 1) x[i] = -INFINITY;
     }
@@ -87,8 +91,8 @@ static struct hr_sampled one(struct check_be *c, struct hr_tensor *t, const floa
     return out;
 }
 
-static const struct hr_sample_row row_off = {.temperature = 1, .top_p = 1, .repetition_penalty = 1,
-                                             .uniform = 0.5};
+static const struct hr_sample_row row_off = {
+    .temperature = 1, .top_p = 1, .repetition_penalty = 1, .uniform = 0.5};
 
 static void against_plain(const struct check_tier *tier, int n) {
     struct check_be c = check_open(tier->mask, HR_F32, 2, 8);
@@ -101,9 +105,12 @@ static void against_plain(const struct check_tier *tier, int n) {
     static const int top_ks[] = {0, -1, 1, 5, 50, 1 << 30};
     for (int i = 0; i < n_cases; i++) {
         make_logits(x, n, i % 4);
-        struct hr_sample_row r = {.temperature = temps[rand_int(0, 3)], .top_p = top_ps[rand_int(0, 3)],
-                                  .min_p = min_ps[rand_int(0, 3)], .top_k = top_ks[rand_int(0, 5)],
-                                  .repetition_penalty = 1, .uniform = rand_f() / 2 + 0.5};
+        struct hr_sample_row r = {.temperature = temps[rand_int(0, 3)],
+                                  .top_p = top_ps[rand_int(0, 3)],
+                                  .min_p = min_ps[rand_int(0, 3)],
+                                  .top_k = top_ks[rand_int(0, 5)],
+                                  .repetition_penalty = 1,
+                                  .uniform = rand_f() / 2 + 0.5};
         if (r.uniform <= 0 || r.uniform >= 1) r.uniform = 0.25;
         if (i % 3 == 0) {
             r.n_seen = n < 40 ? n : 40;
@@ -169,7 +176,8 @@ static void edges(const struct check_tier *tier) {
             row.uniform = (s + 0.5) / 100;
             struct hr_sampled got = one(&c, t, x, &row);
             if (!hit[got.token]++) n_hit++;
-            check_true("sample: flat logits, in order of id", got.token == s * 10 + 4 || got.token == s * 10 + 5);
+            check_true("sample: flat logits, in order of id",
+                       got.token == s * 10 + 4 || got.token == s * 10 + 5);
         }
         check_true("sample: top_k off is off", n_hit == 100);
     }
@@ -246,8 +254,8 @@ static void bench(const struct check_tier *tier) {
             c.ops->sample(c.be, t, M, rows, out);
             spent += hr_clock_ns() - t0;
         }
-        printf("sample %d rows of %d, %s, %s %d threads: %.1f us a row\n", M, N, names[kind], tier->name,
-               n_threads, (double)spent * 1e-3 / 10 / M);
+        printf("sample %d rows of %d, %s, %s %d threads: %.1f us a row\n", M, N, names[kind],
+               tier->name, n_threads, (double)spent * 1e-3 / 10 / M);
     }
     free(x);
     c.ops->tensor_destroy(c.be, &t);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pool: each thread index runs once an epoch, also when the helpers have gone to sleep between two
- * runs and when there are more threads than cores; control-group limits of both versions are read. */
+ * runs and when there are more threads than cores; control-group limits of both versions are read.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,14 +2,14 @@
  *
  * attend: causal attention over pages, for prefill and decode alike.
  *
- * A work item is a block of rows of one sequence with the query heads of one KV head; they share the
- * loads of K and V. Every row goes through its own positions in segments of HR_ATTN_SEGMENT from
- * position 0: scores, softmax, weighted values, each in order of position, and merges each segment's
- * (max, sum, output) into the whole, in order, also when there is just one. So which rows share a
- * block, and with it chunking, batch and threads, changes no bit.
+ * A work item is a block of rows of one sequence with the query heads of one KV head; they share
+ * the loads of K and V. Every row goes through its own positions in segments of HR_ATTN_SEGMENT
+ * from position 0: scores, softmax, weighted values, each in order of position, and merges each
+ * segment's (max, sum, output) into the whole, in order, also when there is just one. So which rows
+ * share a block, and with it chunking, batch and threads, changes no bit.
  *
- * Slots past a row's position are never read as values and are cut off before the softmax: pages are
- * reused, and what an earlier sequence left there may be NaN. */
+ * Slots past a row's position are never read as values and are cut off before the softmax: pages
+ * are reused, and what an earlier sequence left there may be NaN. */
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +47,8 @@ static void find_pages(const struct block *b, size_t elem, int page0, int n, con
         int32_t page = b->seq->pages[page0 + i];
         HR_ASSERT(page >= 0 && page < kv->n_pages);
         size_t block = ((size_t)b->job->layer * (size_t)kv->n_pages + (size_t)page) *
-                           (size_t)kv->shape.n_kv_heads + (size_t)b->kv_head;
+                           (size_t)kv->shape.n_kv_heads +
+                       (size_t)b->kv_head;
         k[i] = (const char *)kv->mem.data + block * kv->block_elems * elem;
         v[i] = k[i] + kv->k_elems * elem;
     }
@@ -59,7 +60,8 @@ static void load_q(const struct block *b, size_t elem) {
     size_t head = (size_t)j->kv->shape.head_dim * elem, ldq = (size_t)j->kv->ldv * elem;
     char *dst = b->scratch->q;
     for (int r = b->r0; r < b->r1; r++) {
-        const char *row = (const char *)j->q->mem.data + (size_t)(b->seq->row0 + r) * j->q->ld * elem;
+        const char *row =
+            (const char *)j->q->mem.data + (size_t)(b->seq->row0 + r) * j->q->ld * elem;
         for (int h = 0; h < j->group; h++, dst += ldq) {
             memcpy(dst, row + (size_t)(b->kv_head * j->group + h) * head, head);
             memset(dst + head, 0, ldq - head);
@@ -119,8 +121,8 @@ static void attend_segment(const struct hr_cpu *be, const struct block *b, int s
     for (int r = first, i = i0; r < b->r1; r++, i += group)
         if (n_valid(b, r, seg0) > shared) values(be, b, i, group, v, shared, n_valid(b, r, seg0));
     for (int i = i0; i < i0 + n_q; i++)
-        be->k.attn_merge(s->o + (size_t)i * ldv, &s->m[i], &s->sum[i], s->o_seg + (size_t)i * ldv, m[i],
-                         sum[i], (int)ldv);
+        be->k.attn_merge(s->o + (size_t)i * ldv, &s->m[i], &s->sum[i], s->o_seg + (size_t)i * ldv,
+                         m[i], sum[i], (int)ldv);
 }
 
 static void store_y(const struct hr_cpu *be, const struct block *b) {
@@ -159,15 +161,21 @@ static void attend_items(struct hr_cpu *be, void *arg, int i_thread, int i0, int
     int n_kv = j->kv->shape.n_kv_heads, lo = 0, hi = be->batch->n_seqs;
     while (hi - lo > 1) { /* the sequence that i0 belongs to */
         int mid = (lo + hi) / 2;
-        if (be->seq_item0[mid] <= i0) lo = mid;
-        else hi = mid;
+        if (be->seq_item0[mid] <= i0)
+            lo = mid;
+        else
+            hi = mid;
     }
     for (int i = i0; i < i1; i++) {
         while (i >= be->seq_item0[lo + 1]) lo++;
         const struct hr_batch_seq *seq = &be->batch->seqs[lo];
         int item = i - be->seq_item0[lo], r0 = item / n_kv * j->rows_each;
-        struct block b = {.job = j, .seq = seq, .r0 = r0, .r1 = min_int(r0 + j->rows_each, seq->n_rows),
-                          .kv_head = item % n_kv, .scratch = &be->scratch[i_thread]};
+        struct block b = {.job = j,
+                          .seq = seq,
+                          .r0 = r0,
+                          .r1 = min_int(r0 + j->rows_each, seq->n_rows),
+                          .kv_head = item % n_kv,
+                          .scratch = &be->scratch[i_thread]};
         attend_block(be, &b);
     }
 }

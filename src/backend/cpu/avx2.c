@@ -2,10 +2,10 @@
  *
  * avx2: the tier of AVX2 with FMA (Haswell, Zen and later).
  *
- * A packed 32-bit lane holds two neighbours of K in bf16; the even one becomes an f32 by a shift, the
- * odd one by a mask, and two fused multiply-adds take them in that order, at any number of rows. One
- * row takes a whole panel (four chains of eight outputs), more rows take half a panel in tiles of up
- * to four, which fills the sixteen registers. */
+ * A packed 32-bit lane holds two neighbours of K in bf16; the even one becomes an f32 by a shift,
+ * the odd one by a mask, and two fused multiply-adds take them in that order, at any number of
+ * rows. One row takes a whole panel (four chains of eight outputs), more rows take half a panel in
+ * tiles of up to four, which fills the sixteen registers. */
 #include "backend/cpu/cpu_int.h"
 
 #include <immintrin.h>
@@ -119,8 +119,8 @@ GEMM(gemm_bf16, hr_bf16, tile_bf16, (k + 1) / 2 * 2, 2)
 GEMM(gemm_f32, float, tile_f32, k, 1)
 
 /* Scores of `nq` queries with one page: two vectors are its 16 tokens. */
-INLINE void scores_tile_bf16(float *s, const hr_bf16 *q, size_t ldq, const hr_bf16 *page, int head_dim,
-                             int nq) {
+INLINE void scores_tile_bf16(float *s, const hr_bf16 *q, size_t ldq, const hr_bf16 *page,
+                             int head_dim, int nq) {
     __m256 acc[4][2];
     UNROLL for (int i = 0; i < nq; i++) acc[i][0] = acc[i][1] = _mm256_setzero_ps();
     for (int d = 0; d < head_dim; d += 2) {
@@ -202,8 +202,8 @@ INLINE __m256 load8_f32(const float *p) {
         UNROLL for (int i = 0; i < nq; i++) UNROLL for (int h = 0; h < 2; h++)                     \
             _mm256_storeu_ps(o + i * ldv + d0 + 8 * h, acc[i][h]);                                 \
     }                                                                                              \
-    static void name(float *o, const float *p, int n_q, const elem *const *v_pages, int t0, int t1, \
-                     int ldv) {                                                                    \
+    static void name(float *o, const float *p, int n_q, const elem *const *v_pages, int t0,        \
+                     int t1, int ldv) {                                                            \
         for (int i = 0, nq; i < n_q; i += nq) {                                                    \
             nq = n_q - i >= 4 ? 4 : n_q - i;                                                       \
             float *oi = o + i * ldv;                                                               \

@@ -2,11 +2,12 @@
  *
  * avx512bf16: the tier of AVX-512 with BF16 (Zen 4, Cooper Lake, Sapphire Rapids and later).
  *
- * vdpbf16ps multiplies pairs and adds them to the accumulator in an order, with roundings and with a
- * flush of denormals that the instruction fixes, so a chain's bits do not depend on the tile it runs
- * in. Its latency is about six cycles at one a cycle, so a tile holds at least six chains: one row
- * takes four panels at once, two rows two, more rows one. Twelve rows fill 24 of the 32 registers.
- * The row loop is inside the panel loop: a panel is read from memory once and then from the cache.
+ * vdpbf16ps multiplies pairs and adds them to the accumulator in an order, with roundings and with
+ * a flush of denormals that the instruction fixes, so a chain's bits do not depend on the tile it
+ * runs in. Its latency is about six cycles at one a cycle, so a tile holds at least six chains: one
+ * row takes four panels at once, two rows two, more rows one. Twelve rows fill 24 of the 32
+ * registers. The row loop is inside the panel loop: a panel is read from memory once and then from
+ * the cache.
  *
  * Source of the instruction: Intel SDM vol. 2C, VDPBF16PS. */
 #include "backend/cpu/cpu_int.h"
@@ -59,7 +60,8 @@ INLINE void tile_bf16(const struct tile *t, const hr_bf16 *x, const hr_bf16 *w, 
     for (int i = 0; i < n_pairs; i++) {
         UNROLL for (int p = 0; p < np; p++) {
             const hr_bf16 *pair = w + p * panel + (size_t)i * 2 * HR_CPU_PANEL;
-            __m512bh w0 = as_bh(_mm512_loadu_si512(pair)), w1 = as_bh(_mm512_loadu_si512(pair + 32));
+            __m512bh w0 = as_bh(_mm512_loadu_si512(pair));
+            __m512bh w1 = as_bh(_mm512_loadu_si512(pair + 32));
             UNROLL for (int r = 0; r < mr; r++) {
                 __m512bh xr = pair_at(x + r * t->ldx + 2 * i);
                 acc[r * np + p][0] = _mm512_dpbf16_ps(acc[r * np + p][0], w0, xr);
@@ -88,8 +90,8 @@ INLINE void tile_f32(const struct tile *t, const float *x, const float *w, int m
     tile_store(t, acc, mr, np);
 }
 
-/* The ladder from a number of rows to a tile with that constant; and the loops over panels and rows,
- * the same for both types. Rows go in tiles of nearly equal height: 13 rows as 7 + 6. */
+/* The ladder from a number of rows to a tile with that constant; and the loops over panels and
+ * rows, the same for both types. Rows go in tiles of nearly equal height: 13 rows as 7 + 6. */
 #define GEMM(name, elem, tile_fn, k_step)                                                          \
     static void name##_rows(const struct tile *t, const elem *x, const elem *w, int mr) {          \
         switch (mr) {                                                                              \
@@ -112,9 +114,10 @@ INLINE void tile_f32(const struct tile *t, const float *x, const float *w, int m
         size_t panel = (size_t)(k_step) * HR_CPU_PANEL;                                            \
         int n_tiles = (n_rows + ROWS_MAX - 1) / ROWS_MAX;                                          \
         for (int p = 0; p < n_panels;) {                                                           \
-            int np = n_rows == 1 && n_panels - p >= 4 ? 4 : n_rows == 2 && n_panels - p >= 2 ? 2 : 1; \
-            struct tile t = {y + p * HR_CPU_PANEL, ldy, ldx, bias ? bias + p * HR_CPU_PANEL : NULL, \
-                             k, accumulate};                                                       \
+            int np = n_rows == 1 ? 4 : n_rows == 2 ? 2 : 1;                                        \
+            if (np > n_panels - p) np = 1;                                                         \
+            const float *b = bias ? bias + p * HR_CPU_PANEL : NULL;                                \
+            struct tile t = {y + p * HR_CPU_PANEL, ldy, ldx, b, k, accumulate};                    \
             const elem *wp = w + p * panel;                                                        \
             if (np == 4) tile_fn(&t, x, wp, 1, 4);                                                 \
             else if (np == 2) tile_fn(&t, x, wp, 2, 2);                                            \
@@ -221,8 +224,8 @@ INLINE __m512 load16_f32(const float *p) {
         UNROLL for (int i = 0; i < nq; i++) UNROLL for (int j = 0; j < nv; j++)                    \
             _mm512_storeu_ps(o + i * ldv + d0 + 16 * j, acc[i][j]);                                \
     }                                                                                              \
-    static void name(float *o, const float *p, int n_q, const elem *const *v_pages, int t0, int t1, \
-                     int ldv) {                                                                    \
+    static void name(float *o, const float *p, int n_q, const elem *const *v_pages, int t0,        \
+                     int t1, int ldv) {                                                            \
         for (int i = 0, nq; i < n_q; i += nq) {                                                    \
             nq = n_q - i >= 4 ? 4 : n_q - i;                                                       \
             float *oi = o + i * ldv;                                                               \

@@ -27,7 +27,8 @@ static void sum_part(void *arg, int i, int n_threads) {
     uint64_t acc[8] = {0};
     for (size_t k = 0; k < quarter; k += 8)
         for (int j = 0; j < 8; j++)
-            acc[j] += p[k + j] ^ p[quarter + k + j] ^ p[2 * quarter + k + j] ^ p[3 * quarter + k + j];
+            acc[j] +=
+                p[k + j] ^ p[quarter + k + j] ^ p[2 * quarter + k + j] ^ p[3 * quarter + k + j];
     for (int j = 1; j < 8; j++) acc[0] += acc[j];
     r->sums[i % 256] = acc[0]; /* so that the reading is not left out as useless */
 }

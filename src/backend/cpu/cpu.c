@@ -2,8 +2,8 @@
  *
  * cpu: the CPU backend: opened, its tier chosen, its threads put to work.
  *
- * The table of kernels is filled once: the reference first, then every tier that the machine has and
- * the mask allows, so that the last one wins. Nothing else here knows an instruction set. */
+ * The table of kernels is filled once: the reference first, then every tier that the machine has
+ * and the mask allows, so that the last one wins. Nothing else here knows an instruction set. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "base/assert.h"
 #include "base/buf.h"
 
-/* Waking the helpers and waiting for them costs a few microseconds: less work than this is done alone. */
+/* Waking the helpers and waiting for them costs a few microseconds: less work than this is done
+ * alone. */
 #define ALONE_NS 8000
 
 static void destroy(struct hr_backend *base) {

@@ -24,8 +24,8 @@ struct hr_cpu_opts {
     bool guard;           /* tests: device memory is PROT_NONE outside operations */
 };
 
-HR_MUST_USE enum hr_status hr_cpu_backend_open(const struct hr_cpu_opts *opts, struct hr_backend **out,
-                                               struct hr_err *err);
+HR_MUST_USE enum hr_status hr_cpu_backend_open(const struct hr_cpu_opts *opts,
+                                               struct hr_backend **out, struct hr_err *err);
 
 /* Bytes a second that all threads of the pool together read from memory: sums a buffer larger than
  * the last cache, for about 0.3 s. 0 when there is no memory for it. */

@@ -2,12 +2,13 @@
  *
  * cpu_int: what the files of the CPU backend share: the table of kernels, memory regions, tensors.
  *
- * Layouts. A tensor row has a stride that is a multiple of 32 elements; what lies past n_cols is zero
- * for activations that a kernel reads past their end and undefined elsewhere. A weight is stored in
- * panels of 32 outputs: bf16 [n_out/32][n_in/2][32][2], so that one 32-bit lane holds two neighbours
- * of K of one output; f32 [n_out/32][n_in][32]. K and N are padded with zeros. The KV store is
- * [layer][page][kv head] blocks, each K then V: K as bf16 [head_dim/2][16 tokens][2] or f32
- * [head_dim][16], so that a vector holds the scores of 16 tokens; V as [16][head_dim padded to 16].
+ * Layouts. A tensor row has a stride that is a multiple of 32 elements; what lies past n_cols is
+ * zero for activations that a kernel reads past their end and undefined elsewhere. A weight is
+ * stored in panels of 32 outputs: bf16 [n_out/32][n_in/2][32][2], so that one 32-bit lane holds two
+ * neighbours of K of one output; f32 [n_out/32][n_in][32]. K and N are padded with zeros. The KV
+ * store is [layer][page][kv head] blocks, each K then V: K as bf16 [head_dim/2][16 tokens][2] or
+ * f32 [head_dim][16], so that a vector holds the scores of 16 tokens; V as [16][head_dim], the head
+ * padded to 16.
  *
  * A kernel works for one thread on memory that it is given; it knows no tensor and no batch. */
 #ifndef HR_BACKEND_CPU_INT_H
@@ -22,12 +23,12 @@
 
 typedef uint16_t hr_bf16; /* the upper half of an f32 */
 
-#define HR_CPU_PANEL     32  /* outputs in a panel of packed weights */
-#define HR_CPU_HEAD_MAX  512 /* largest head_dim: bounds the buffers of one head */
-/* Queries (rows x heads of one KV head) that share the loads of K and V: enough that loads cost little,
- * few enough that scores and outputs of all stay in the second-level cache. */
+#define HR_CPU_PANEL    32  /* outputs in a panel of packed weights */
+#define HR_CPU_HEAD_MAX 512 /* largest head_dim: bounds the buffers of one head */
+/* Queries (rows x heads of one KV head) that share the loads of K and V: enough that loads cost
+ * little, few enough that scores and outputs of all stay in the second-level cache. */
 #define HR_CPU_ATTN_QUERIES 48
-/* The sampler's buckets: 1/16 in the logit, over a range past which exp is below 1e-13 of the best. */
+/* The sampler's buckets: 1/16 in the logit, down to where exp is below 1e-13 of the best. */
 #define HR_CPU_BUCKETS       512
 #define HR_CPU_BUCKETS_A_NAT 16
 
@@ -36,8 +37,8 @@ typedef uint16_t hr_bf16; /* the upper half of an f32 */
 struct hr_cpu_kernels {
     const char *tier; /* static; part of `numerics` */
 
-    /* y[r][0..32 n_panels) (+)= x[r] W^T (+ bias), r < n_rows.  x [n_rows, k] stride ldx elements, for
-     * bf16 padded with a zero when k is odd; w: n_panels packed panels, one after the other;
+    /* y[r][0..32 n_panels) (+)= x[r] W^T (+ bias), r < n_rows.  x [n_rows, k] stride ldx elements,
+     * for bf16 padded with a zero when k is odd; w: n_panels packed panels, one after the other;
      * bias [32 n_panels] or NULL; y stride ldy. One f32 chain an output over all of k, in order,
      * whatever n_rows and n_panels are; then + bias; then, with `accumulate`, y + that. */
     void (*gemm_bf16)(float *y, size_t ldy, const hr_bf16 *x, size_t ldx, const hr_bf16 *w,
@@ -45,9 +46,9 @@ struct hr_cpu_kernels {
     void (*gemm_f32)(float *y, size_t ldy, const float *x, size_t ldx, const float *w,
                      const float *bias, int n_rows, int n_panels, int k, bool accumulate);
 
-    /* s[i][16 p + t] = q[i] . K of token t of page p.  q [n_q] rows of stride ldq elements (bf16: head
-     * padded with a zero to an even number); k_pages [n_pages] blocks of K; s [n_q][HR_ATTN_SEGMENT].
-     * One chain a score over head_dim, in order. */
+    /* s[i][16 p + t] = q[i] . K of token t of page p.  q [n_q] rows of stride ldq elements (bf16:
+     * head padded with a zero to an even number); k_pages [n_pages] blocks of K; s
+     * [n_q][HR_ATTN_SEGMENT]. One chain a score over head_dim, in order. */
     void (*scores_bf16)(float *s, const hr_bf16 *q, size_t ldq, int n_q,
                         const hr_bf16 *const *k_pages, int n_pages, int head_dim);
     void (*scores_f32)(float *s, const float *q, size_t ldq, int n_q, const float *const *k_pages,
@@ -58,15 +59,15 @@ struct hr_cpu_kernels {
      * o [n_q][ldv]. */
     void (*values_bf16)(float *o, const float *p, int n_q, const hr_bf16 *const *v_pages, int t0,
                         int t1, int ldv);
-    void (*values_f32)(float *o, const float *p, int n_q, const float *const *v_pages, int t0, int t1,
-                       int ldv);
+    void (*values_f32)(float *o, const float *p, int n_q, const float *const *v_pages, int t0,
+                       int t1, int ldv);
 
-    /* In place: s = exp(scale s - m), m = max(scale s) over the first n; the rest of the last 16 becomes
-     * 0. *m and *sum are outputs; the sum in 16 lanes, then as a tree. NaN gives NaN. */
+    /* In place: s = exp(scale s - m), m = max(scale s) over the first n; the rest of the last 16
+     * becomes 0. *m and *sum are outputs; the sum in 16 lanes, then as a tree. NaN gives NaN. */
     void (*softmax)(float *s, int n, float scale, float *m, float *sum);
     /* Merges a segment into what came before: o, *m, *sum of the whole so far; n elements. */
-    void (*attn_merge)(float *o, float *m, float *sum, const float *o_seg, float m_seg, float sum_seg,
-                       int n);
+    void (*attn_merge)(float *o, float *m, float *sum, const float *o_seg, float m_seg,
+                       float sum_seg, int n);
 
     /* y = x / sqrt(mean(x^2) + eps) * w over n elements; y may be x. */
     void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
@@ -82,8 +83,8 @@ struct hr_cpu_kernels {
     float (*max_of)(const float *x, int n, bool *bad);
     /* Sum of exp(x - m), lanes in f64, in a fixed order. */
     double (*sum_exp)(const float *x, int n, float m);
-    /* x = (x - m) / t in place, e = exp(x), and the bucket of x: HR_CPU_BUCKETS_A_NAT a unit below 0,
-     * the last one for all the rest. t > 0, x <= m. */
+    /* x = (x - m) / t in place, e = exp(x), and the bucket of x: HR_CPU_BUCKETS_A_NAT a unit below
+     * 0, the last one for all the rest. t > 0, x <= m. */
     void (*temper)(float *x, float *e, uint16_t *bucket, int n, float m, float t);
 };
 
@@ -91,9 +92,10 @@ void hr_cpu_init_ref(struct hr_cpu_kernels *k);
 void hr_cpu_init_avx2(struct hr_cpu_kernels *k, unsigned flags);
 void hr_cpu_init_avx512bf16(struct hr_cpu_kernels *k, unsigned flags);
 
-/* Device memory: zeroed, on huge pages where the system has them: small regions share slabs, because a
- * huge page each would waste most of it. With a guard each region has its own pages, which can be
- * touched only between enter and leave (these may be nested and called by several threads). */
+/* Device memory: zeroed, on huge pages where the system has them: small regions share slabs,
+ * because a huge page each would waste most of it. With a guard each region has its own pages,
+ * which can be touched only between enter and leave (these may be nested and called by several
+ * threads). */
 struct hr_cpu_slab {
     void *map;
     size_t bytes, used;
@@ -108,8 +110,8 @@ struct hr_cpu_region {
     pthread_mutex_t lock; /* of n_inside; used with a guard only */
 };
 struct hr_cpu;
-HR_MUST_USE enum hr_status hr_cpu_region_init(struct hr_cpu *be, struct hr_cpu_region *r, size_t bytes,
-                                              const char *name, struct hr_err *err);
+HR_MUST_USE enum hr_status hr_cpu_region_init(struct hr_cpu *be, struct hr_cpu_region *r,
+                                              size_t bytes, const char *name, struct hr_err *err);
 void hr_cpu_region_finish(struct hr_cpu_region *r);
 void hr_cpu_slab_release(struct hr_cpu_slab **slab);
 void hr_cpu_region_enter(const struct hr_cpu_region *r);
@@ -131,9 +133,15 @@ struct hr_weight {
 struct hr_kv_store {
     int n_layers, n_pages;
     struct hr_attn_shape shape;
-    int ldv;                       /* head_dim padded to 16 */
-    size_t k_elems, block_elems;   /* of one (layer, page, head): K, K and V */
+    int ldv;                     /* head_dim padded to 16 */
+    size_t k_elems, block_elems; /* of one (layer, page, head): K, K and V */
     struct hr_cpu_region mem;
+};
+
+/* A token while sampling: its logit below the best, the exp of it. */
+struct hr_cpu_cand {
+    float z, e;
+    int32_t id;
 };
 
 /* Scratch of one thread; host memory. */
@@ -141,13 +149,10 @@ struct hr_cpu_scratch {
     /* of `scratch_cols` elements: */
     float *row, *raw, *e; /* raw: logits before penalties; e: weights while sampling */
     uint16_t *bucket;
-    struct hr_cpu_cand {
-        float z, e;
-        int32_t id;
-    } *cands;
+    struct hr_cpu_cand *cands;
     /* of attend: */
-    void *q;              /* [n_q][ldv] act */
-    float *s, *o, *o_seg; /* [n_q][HR_ATTN_SEGMENT], [n_q][ldv], [n_q][ldv] */
+    void *q;                          /* [n_q][ldv] act */
+    float *s, *o, *o_seg;             /* [n_q][HR_ATTN_SEGMENT], [n_q][ldv], [n_q][ldv] */
     float *m, *sum, *m_seg, *sum_seg; /* [n_q] of o and of o_seg; one allocation, at m */
 };
 
@@ -157,17 +162,17 @@ struct hr_cpu {
     struct hr_pool *pool; /* borrowed */
     int n_threads, max_tokens;
     bool guard;
-    struct hr_cpu_slab *slab;        /* where the next small region goes; shared with its regions */
-    const struct hr_batch *batch;    /* borrowed between step_begin and step_end */
-    struct hr_cpu_scratch *scratch;  /* [n_threads], owned */
-    int scratch_cols;                /* widest f32 tensor so far */
-    int attn_q, attn_ldv;            /* what the attention scratch holds */
-    int *seq_item0;                  /* [max_tokens + 1], owned: first work item of each sequence */
+    struct hr_cpu_slab *slab;       /* where the next small region goes; shared with its regions */
+    const struct hr_batch *batch;   /* borrowed between step_begin and step_end */
+    struct hr_cpu_scratch *scratch; /* [n_threads], owned */
+    int scratch_cols;               /* widest f32 tensor so far */
+    int attn_q, attn_ldv;           /* what the attention scratch holds */
+    int *seq_item0;                 /* [max_tokens + 1], owned: first work item of each sequence */
 };
 
-/* Calls fn(be, arg, i_thread, i0, i1) over 0..n_items-1 in pieces of `grain`, on all threads when the
- * whole takes long enough (n_items * item_ns) to be worth waking them. Which thread gets which piece
- * is not fixed, so a piece's result must not depend on it. */
+/* Calls fn(be, arg, i_thread, i0, i1) over 0..n_items-1 in pieces of `grain`, on all threads when
+ * the whole takes long enough (n_items * item_ns) to be worth waking them. Which thread gets which
+ * piece is not fixed, so a piece's result must not depend on it. */
 typedef void (*hr_cpu_items_fn)(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1);
 void hr_cpu_run(struct hr_cpu *be, int n_items, int grain, double item_ns, hr_cpu_items_fn fn,
                 void *arg);
@@ -190,8 +195,9 @@ static inline float hr_cpu_from_bf16(hr_bf16 b) {
 }
 
 /* The operations, one file each group: data.c (create, write, read), ops.c, attend.c, sample.c. */
-enum hr_status hr_cpu_tensor_create(struct hr_backend *be, enum hr_dtype dtype, int n_rows, int n_cols,
-                                    const char *name, struct hr_tensor **out, struct hr_err *err);
+enum hr_status hr_cpu_tensor_create(struct hr_backend *be, enum hr_dtype dtype, int n_rows,
+                                    int n_cols, const char *name, struct hr_tensor **out,
+                                    struct hr_err *err);
 void hr_cpu_tensor_destroy(struct hr_backend *be, struct hr_tensor **t);
 void hr_cpu_tensor_write(struct hr_backend *be, struct hr_tensor *t, int row0, int n_rows,
                          const float *src);
@@ -206,14 +212,15 @@ enum hr_status hr_cpu_kv_create(struct hr_backend *be, int n_layers, int n_pages
                                 const struct hr_attn_shape *shape, struct hr_kv_store **out,
                                 struct hr_err *err);
 void hr_cpu_kv_destroy(struct hr_backend *be, struct hr_kv_store **kv);
-void hr_cpu_embed(struct hr_backend *be, struct hr_tensor *y, const struct hr_weight *w, float scale);
+void hr_cpu_embed(struct hr_backend *be, struct hr_tensor *y, const struct hr_weight *w,
+                  float scale);
 void hr_cpu_rmsnorm(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x,
                     const struct hr_tensor *w, float eps, bool only_out);
 void hr_cpu_matmul(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x,
                    const struct hr_weight *w, const struct hr_tensor *bias, int n_rows,
                    bool accumulate);
-void hr_cpu_rope_write(struct hr_backend *be, struct hr_tensor *q, struct hr_kv_store *kv, int layer,
-                       const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
+void hr_cpu_rope_write(struct hr_backend *be, struct hr_tensor *q, struct hr_kv_store *kv,
+                       int layer, const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
                        const struct hr_tensor *k_norm, const struct hr_tensor *cos_sin);
 void hr_cpu_attend(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *q,
                    const struct hr_kv_store *kv, int layer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data: tensors, packed weights and the KV store of the CPU backend: taken, filled, read, given back.
+ * data: tensors, packed weights and the KV store of the CPU backend: taken, filled, read, given
+ * back.
  *
  * All memory is taken here, the scratch of the operations too, so that a step allocates nothing. KV
  * and activations are touched at once: a machine that cannot hold them says so now. */
@@ -61,7 +62,8 @@ enum hr_status hr_cpu_tensor_create(struct hr_backend *base, enum hr_dtype dtype
     t->n_cols = n_cols;
     t->ld = round_up((size_t)n_cols, HR_CPU_PANEL);
     if (grow_rows(be, n_cols, err) != HR_OK) goto fail;
-    if (hr_cpu_region_init(be, &t->mem, (size_t)n_rows * t->ld * hr_cpu_elem(dtype), name, err) != HR_OK)
+    if (hr_cpu_region_init(be, &t->mem, (size_t)n_rows * t->ld * hr_cpu_elem(dtype), name, err) !=
+        HR_OK)
         goto fail;
     touch(&t->mem);
     *out = t;
@@ -84,8 +86,10 @@ void hr_cpu_tensor_write(struct hr_backend *base, struct hr_tensor *t, int row0,
     HR_ASSERT(row0 >= 0 && n_rows >= 0 && row0 <= t->n_rows - n_rows);
     hr_cpu_region_enter(&t->mem);
     for (int r = row0; r < row0 + n_rows; r++, src += t->n_cols) {
-        if (t->dtype == HR_F32) memcpy(hr_cpu_row_f32(t, r), src, (size_t)t->n_cols * sizeof *src);
-        else be->k.to_bf16(hr_cpu_row_bf16(t, r), src, t->n_cols);
+        if (t->dtype == HR_F32)
+            memcpy(hr_cpu_row_f32(t, r), src, (size_t)t->n_cols * sizeof *src);
+        else
+            be->k.to_bf16(hr_cpu_row_bf16(t, r), src, t->n_cols);
     }
     hr_cpu_region_leave(&t->mem);
 }
@@ -160,8 +164,10 @@ void hr_cpu_weight_write(struct hr_backend *base, struct hr_weight *w, int row0,
         int lane0 = r % HR_CPU_PANEL, n = HR_CPU_PANEL - lane0;
         if (n > row0 + n_rows - r) n = row0 + n_rows - r;
         void *panel = (char *)w->mem.data + (size_t)(r / HR_CPU_PANEL) * w->panel_bytes;
-        if (base->act == HR_F32) pack_f32(panel, lane0, n, src, w->n_in);
-        else pack_bf16(be, panel, lane0, n, src, w->n_in);
+        if (base->act == HR_F32)
+            pack_f32(panel, lane0, n, src, w->n_in);
+        else
+            pack_bf16(be, panel, lane0, n, src, w->n_in);
         src += (size_t)n * (size_t)w->n_in;
         r += n;
     }
@@ -216,7 +222,8 @@ enum hr_status hr_cpu_kv_create(struct hr_backend *base, int n_layers, int n_pag
     kv->block_elems = kv->k_elems + (size_t)kv->ldv * HR_PAGE_TOKENS;
     size_t n_blocks = (size_t)n_layers * (size_t)n_pages * (size_t)shape->n_kv_heads;
     int group = shape->n_heads / shape->n_kv_heads;
-    if (grow_attn(be, group > HR_CPU_ATTN_QUERIES ? group : HR_CPU_ATTN_QUERIES, kv->ldv, err) != HR_OK)
+    if (grow_attn(be, group > HR_CPU_ATTN_QUERIES ? group : HR_CPU_ATTN_QUERIES, kv->ldv, err) !=
+        HR_OK)
         goto fail;
     if (hr_cpu_region_init(be, &kv->mem, n_blocks * kv->block_elems * hr_cpu_elem(base->act),
                            "the KV cache", err) != HR_OK)

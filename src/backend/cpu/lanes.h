@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lanes: the kernels that are plain loops over a row, written once and compiled by every tier for its
- * own instruction set.
+ * lanes: the kernels that are plain loops over a row, written once and compiled by every tier for
+ * its own instruction set.
  *
  * Sums run in 16 lanes (element i in lane i % 16) that are added as a tree, and nothing is
  * contracted, so these kernels give the same bits in every tier. Included by one file a tier. */
@@ -35,11 +35,13 @@ static inline hr_bf16 bf16_of(float f) {
 }
 
 /* exp(x) as 2^n times a polynomial in the rest, |rest| <= ln2 / 2 (Cody & Waite 1980; polynomial of
- * Cephes' expf). Within 2 units of the last place for -87.3 <= x <= 88.3; below that 0, above it what
- * 88.3 gives, NaN for NaN. A branch-free loop body: the same bits in any lane and in a tail. */
+ * Cephes' expf). Within 2 units of the last place for -87.3 <= x <= 88.3; below that 0, above it
+ * what 88.3 gives, NaN for NaN. A branch-free loop body: the same bits in any lane and in a tail.
+ */
 static inline float exp_f32(float x) {
     const float lo = -87.3f, hi = 88.3f, log2e = 1.44269504f;
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in low bits */
+    const float magic =
+        12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in low bits */
     const float ln2_hi = 0.693359375f, ln2_lo = -2.12194440e-4f;
     float c = x < lo ? lo : x;
     c = c > hi ? hi : c;
@@ -57,8 +59,9 @@ static inline float exp_f32(float x) {
     return x < lo ? 0.0f : y;
 }
 
-/* Floats as integers in the same order (the negative ones' bits turned over): their maximum needs no
- * lanes to be written out, because it is the same in any order. A NaN of either sign is an end. */
+/* Floats as integers in the same order (the negative ones' bits turned over): their maximum needs
+ * no lanes to be written out, because it is the same in any order. A NaN of either sign is an end.
+ */
 static inline int32_t order_of(float f) {
     int32_t i = (int32_t)f32_bits(f);
     return i ^ (i >> 31 & 0x7fffffff);
@@ -120,7 +123,8 @@ static void lanes_rope(float *x, const float *cs, int rope_dim) {
     }
 }
 
-static void lanes_silu_mul(float *restrict y, const float *restrict g, const float *restrict u, int n) {
+static void lanes_silu_mul(float *restrict y, const float *restrict g, const float *restrict u,
+                           int n) {
     for (int i = 0; i < n; i++) y[i] = g[i] / (1.0f + exp_f32(-g[i])) * u[i];
 }
 
@@ -156,8 +160,8 @@ static double lanes_sum_exp(const float *x, int n, float m) {
     return acc[0];
 }
 
-static void lanes_temper(float *restrict x, float *restrict e, uint16_t *restrict bucket, int n, float m,
-                         float t) {
+static void lanes_temper(float *restrict x, float *restrict e, uint16_t *restrict bucket, int n,
+                         float m, float t) {
     const float last = -(float)(HR_CPU_BUCKETS - 1) / HR_CPU_BUCKETS_A_NAT;
     for (int i = 0; i < n; i++) {
         x[i] = (x[i] - m) / t;

@@ -2,9 +2,10 @@
  *
  * mem: device memory of the CPU backend: slabs on huge pages, and guarded regions.
  *
- * Decode reads every weight once a step, so the page tables matter: with 4 KiB pages a core spends a
- * good part of the time on table walks. A guarded region proves in tests that nobody but an operation
- * touches device memory: outside of one it is PROT_NONE, and a stray access is a SIGSEGV. */
+ * Decode reads every weight once a step, so the page tables matter: with 4 KiB pages a core spends
+ * a good part of the time on table walks. A guarded region proves in tests that nobody but an
+ * operation touches device memory: outside of one it is PROT_NONE, and a stray access is a SIGSEGV.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static size_t round_up(size_t n, size_t to) {
 
 /* Maps `bytes` on a huge-page border; NULL with errno. */
 static void *map_aligned(size_t bytes) {
-    char *p = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *p =
+        mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
     char *at = (char *)round_up((size_t)p, HUGE_PAGE);
     if (at > p) munmap(p, (size_t)(at - p));
@@ -73,8 +75,8 @@ enum hr_status hr_cpu_region_init(struct hr_cpu *be, struct hr_cpu_region *r, si
     if (r->guard && mprotect(r->data, need, PROT_NONE) != 0) goto fail;
     return HR_OK;
 fail:
-    hr_err_set(err, HR_ERR_NOMEM, "no memory for %s (%.1f MiB): %s", name, (double)bytes / (1 << 20),
-               strerror(errno));
+    hr_err_set(err, HR_ERR_NOMEM, "no memory for %s (%.1f MiB): %s", name,
+               (double)bytes / (1 << 20), strerror(errno));
     hr_cpu_region_finish(r);
     return HR_ERR_NOMEM;
 }

@@ -2,21 +2,24 @@
  *
  * ops: embedding, norms, matmuls, rotary positions and gated activation of the CPU backend.
  *
- * An operation opens the memory that it names, splits rows or outputs over the threads, never a sum,
- * and closes the memory again. Times an item (in ns) are rough: they only say whether it pays to wake
- * the helpers. */
+ * An operation opens the memory that it names, splits rows or outputs over the threads, never a
+ * sum, and closes the memory again. Times an item (in ns) are rough: they only say whether it pays
+ * to wake the helpers. */
 #include <string.h>
 
 #include "backend/cpu/cpu_int.h"
 #include "base/assert.h"
 
-/* Rows of a matmul that one piece computes at most. Below it the weights are read from memory exactly
- * once; above it there is arithmetic enough that a second read does not matter. */
+/* Rows of a matmul that one piece computes at most. Below it the weights are read from memory
+ * exactly once; above it there is arithmetic enough that a second read does not matter. */
 #define MATMUL_ROWS 256
 
-static void store_row(const struct hr_cpu *be, struct hr_tensor *y, int row, const float *v, int n) {
-    if (y->dtype == HR_F32) memcpy(hr_cpu_row_f32(y, row), v, (size_t)n * sizeof *v);
-    else be->k.to_bf16(hr_cpu_row_bf16(y, row), v, n);
+static void store_row(const struct hr_cpu *be, struct hr_tensor *y, int row, const float *v,
+                      int n) {
+    if (y->dtype == HR_F32)
+        memcpy(hr_cpu_row_f32(y, row), v, (size_t)n * sizeof *v);
+    else
+        be->k.to_bf16(hr_cpu_row_bf16(y, row), v, n);
 }
 
 struct embed_job {
@@ -30,7 +33,8 @@ static void embed_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i
     for (int i = i0; i < i1; i++) {
         int32_t id = be->batch->tokens[i];
         HR_ASSERT(id >= 0 && id < j->w->n_out);
-        const char *panel = (const char *)j->w->mem.data + (size_t)(id / HR_CPU_PANEL) * j->w->panel_bytes;
+        const char *panel =
+            (const char *)j->w->mem.data + (size_t)(id / HR_CPU_PANEL) * j->w->panel_bytes;
         float *y = hr_cpu_row_f32(j->y, i);
         int lane = id % HR_CPU_PANEL, n_in = j->w->n_in;
         if (be->base.act == HR_F32) {
@@ -44,7 +48,8 @@ static void embed_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i
     }
 }
 
-void hr_cpu_embed(struct hr_backend *base, struct hr_tensor *y, const struct hr_weight *w, float scale) {
+void hr_cpu_embed(struct hr_backend *base, struct hr_tensor *y, const struct hr_weight *w,
+                  float scale) {
     struct hr_cpu *be = (struct hr_cpu *)base;
     HR_ASSERT(be->batch && y->dtype == HR_F32 && y->n_cols == w->n_in);
     HR_ASSERT(be->batch->n_tokens <= y->n_rows);
@@ -68,7 +73,8 @@ static void norm_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1
     float *row = be->scratch[i_thread].row;
     for (int i = i0; i < i1; i++) {
         int from = j->only_out ? be->batch->out_rows[i] : i;
-        be->k.rmsnorm(row, hr_cpu_row_f32(j->x, from), hr_cpu_row_f32(j->w, 0), j->x->n_cols, j->eps);
+        be->k.rmsnorm(row, hr_cpu_row_f32(j->x, from), hr_cpu_row_f32(j->w, 0), j->x->n_cols,
+                      j->eps);
         store_row(be, j->y, i, row, j->x->n_cols);
     }
 }
@@ -109,11 +115,11 @@ static void matmul_piece(struct hr_cpu *be, void *arg, int i_thread, int i0, int
         const float *bias = j->bias ? hr_cpu_row_f32(j->bias, 0) + p0 * HR_CPU_PANEL : NULL;
         float *y = hr_cpu_row_f32(j->y, r0) + p0 * HR_CPU_PANEL;
         if (be->base.act == HR_F32)
-            be->k.gemm_f32(y, j->y->ld, hr_cpu_row_f32(j->x, r0), j->x->ld, (const float *)w, bias, nr,
-                           np, j->w->n_in, j->accumulate);
+            be->k.gemm_f32(y, j->y->ld, hr_cpu_row_f32(j->x, r0), j->x->ld, (const float *)w, bias,
+                           nr, np, j->w->n_in, j->accumulate);
         else
-            be->k.gemm_bf16(y, j->y->ld, hr_cpu_row_bf16(j->x, r0), j->x->ld, (const hr_bf16 *)w, bias,
-                            nr, np, j->w->n_in, j->accumulate);
+            be->k.gemm_bf16(y, j->y->ld, hr_cpu_row_bf16(j->x, r0), j->x->ld, (const hr_bf16 *)w,
+                            bias, nr, np, j->w->n_in, j->accumulate);
     }
 }
 
@@ -135,8 +141,8 @@ void hr_cpu_matmul(struct hr_backend *base, struct hr_tensor *y, const struct hr
     HR_ASSERT(n_rows >= 0 && n_rows <= x->n_rows && n_rows <= y->n_rows);
     HR_ASSERT(!bias || (bias->dtype == HR_F32 && bias->n_cols == w->n_out));
     if (n_rows == 0) return;
-    struct matmul_job j = {.y = y, .x = x, .bias = bias, .w = w, .n_rows = n_rows,
-                           .accumulate = accumulate};
+    struct matmul_job j = {
+        .y = y, .x = x, .bias = bias, .w = w, .n_rows = n_rows, .accumulate = accumulate};
     j.n_row_blocks = (n_rows + MATMUL_ROWS - 1) / MATMUL_ROWS;
     j.rows_each = (n_rows + j.n_row_blocks - 1) / j.n_row_blocks;
     j.panels_each = panels_in_a_piece(be, w, j.rows_each);
@@ -161,7 +167,8 @@ struct rope_job {
 };
 
 /* k of one head into its page: bf16 [head_dim/2][16][2], f32 [head_dim][16]. */
-static void write_k(const struct hr_cpu *be, void *block, int offset, const float *k, int head_dim) {
+static void write_k(const struct hr_cpu *be, void *block, int offset, const float *k,
+                    int head_dim) {
     if (be->base.act == HR_F32) {
         float *at = (float *)block + offset;
         for (int d = 0; d < head_dim; d++) at[d * HR_PAGE_TOKENS] = k[d];
@@ -176,8 +183,10 @@ static void write_v(const struct hr_cpu *be, void *block, int offset, const floa
                     const struct hr_kv_store *kv) {
     size_t at = kv->k_elems + (size_t)offset * (size_t)kv->ldv;
     int n = kv->shape.head_dim;
-    if (be->base.act == HR_F32) memcpy((float *)block + at, v, (size_t)n * sizeof *v);
-    else be->k.to_bf16((hr_bf16 *)block + at, v, n);
+    if (be->base.act == HR_F32)
+        memcpy((float *)block + at, v, (size_t)n * sizeof *v);
+    else
+        be->k.to_bf16((hr_bf16 *)block + at, v, n);
 }
 
 static void rope_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
@@ -205,23 +214,29 @@ static void rope_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1
                           (block0 + (size_t)h) * kv->block_elems * hr_cpu_elem(be->base.act);
             const float *k = row + (size_t)(s->n_heads + h) * (size_t)s->head_dim;
             write_k(be, block, slot % HR_PAGE_TOKENS, k, s->head_dim);
-            write_v(be, block, slot % HR_PAGE_TOKENS, k + (size_t)s->n_kv_heads * (size_t)s->head_dim, kv);
+            write_v(be, block, slot % HR_PAGE_TOKENS,
+                    k + (size_t)s->n_kv_heads * (size_t)s->head_dim, kv);
         }
     }
 }
 
-void hr_cpu_rope_write(struct hr_backend *base, struct hr_tensor *q, struct hr_kv_store *kv, int layer,
-                       const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
+void hr_cpu_rope_write(struct hr_backend *base, struct hr_tensor *q, struct hr_kv_store *kv,
+                       int layer, const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
                        const struct hr_tensor *k_norm, const struct hr_tensor *cos_sin) {
     struct hr_cpu *be = (struct hr_cpu *)base;
     const struct hr_attn_shape *s = &kv->shape;
     HR_ASSERT(be->batch && layer >= 0 && layer < kv->n_layers);
-    HR_ASSERT(qkv->dtype == HR_F32 && qkv->n_cols == (s->n_heads + 2 * s->n_kv_heads) * s->head_dim);
+    HR_ASSERT(qkv->dtype == HR_F32 &&
+              qkv->n_cols == (s->n_heads + 2 * s->n_kv_heads) * s->head_dim);
     HR_ASSERT(q->dtype == base->act && q->n_cols == s->n_heads * s->head_dim);
     HR_ASSERT(cos_sin->dtype == HR_F32 && cos_sin->n_cols == s->rope_dim);
     HR_ASSERT(be->batch->n_tokens <= q->n_rows && be->batch->n_tokens <= qkv->n_rows);
-    const struct hr_cpu_region *all[] = {&q->mem, &kv->mem, &qkv->mem, &cos_sin->mem,
-                                         q_norm ? &q_norm->mem : NULL, k_norm ? &k_norm->mem : NULL};
+    const struct hr_cpu_region *all[] = {&q->mem,
+                                         &kv->mem,
+                                         &qkv->mem,
+                                         &cos_sin->mem,
+                                         q_norm ? &q_norm->mem : NULL,
+                                         k_norm ? &k_norm->mem : NULL};
     struct rope_job j = {q, kv, layer, qkv, q_norm, k_norm, cos_sin};
     for (int i = 0; i < 6; i++)
         if (all[i]) hr_cpu_region_enter(all[i]);
@@ -245,7 +260,8 @@ static void silu_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1
     }
 }
 
-void hr_cpu_silu_mul(struct hr_backend *base, struct hr_tensor *y, const struct hr_tensor *gate_up) {
+void hr_cpu_silu_mul(struct hr_backend *base, struct hr_tensor *y,
+                     const struct hr_tensor *gate_up) {
     struct hr_cpu *be = (struct hr_cpu *)base;
     HR_ASSERT(be->batch && gate_up->dtype == HR_F32 && y->dtype == base->act);
     HR_ASSERT(gate_up->n_cols == 2 * y->n_cols);

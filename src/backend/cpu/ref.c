@@ -62,13 +62,14 @@ static void gemm_f32(float *y, size_t ldy, const float *x, size_t ldx, const flo
     }
 }
 
-static void scores_bf16(float *s, const hr_bf16 *q, size_t ldq, int n_q, const hr_bf16 *const *k_pages,
-                        int n_pages, int head_dim) {
+static void scores_bf16(float *s, const hr_bf16 *q, size_t ldq, int n_q,
+                        const hr_bf16 *const *k_pages, int n_pages, int head_dim) {
     for (int i = 0; i < n_q; i++) {
         for (int p = 0; p < n_pages; p++) {
             float acc[HR_PAGE_TOKENS] = {0};
             for (int d = 0; d < head_dim; d += 2) {
-                float q0 = hr_cpu_from_bf16(q[i * ldq + d]), q1 = hr_cpu_from_bf16(q[i * ldq + d + 1]);
+                float q0 = hr_cpu_from_bf16(q[i * ldq + d]),
+                      q1 = hr_cpu_from_bf16(q[i * ldq + d + 1]);
                 uint32_t pairs[HR_PAGE_TOKENS];
                 memcpy(pairs, k_pages[p] + d * HR_PAGE_TOKENS, sizeof pairs);
                 for (int t = 0; t < HR_PAGE_TOKENS; t++) {
@@ -105,8 +106,8 @@ static void values_bf16(float *o, const float *p, int n_q, const hr_bf16 *const 
     }
 }
 
-static void values_f32(float *o, const float *p, int n_q, const float *const *v_pages, int t0, int t1,
-                       int ldv) {
+static void values_f32(float *o, const float *p, int n_q, const float *const *v_pages, int t0,
+                       int t1, int ldv) {
     for (int i = 0; i < n_q; i++) {
         for (int t = t0; t < t1; t++) {
             const float *v = v_pages[t / HR_PAGE_TOKENS] + t % HR_PAGE_TOKENS * ldv;

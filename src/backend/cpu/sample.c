@@ -2,15 +2,17 @@
  *
  * sample: one token a row of logits.
  *
- * Order: penalties (repetition, frequency, presence), banned tokens, temperature, top-k, top-p, min-p.
- * The distribution is seen as one list, most probable token first, equal ones by id. Each filter keeps
- * the beginning of that list, so a filter is a mass: top-k the mass of the first k, top-p the mass up
- * to and with the token that reaches p of what top-k left, min-p the mass of the tokens above the
- * bound. The least of them, times `uniform`, is the point of the list that is drawn.
+ * Order: penalties (repetition, frequency, presence), banned tokens, temperature, top-k, top-p,
+ * min-p. The distribution is seen as one list, most probable token first, equal ones by id. Each
+ * filter keeps the beginning of that list, so a filter is a mass: top-k the mass of the first k,
+ * top-p the mass up to and with the token that reaches p of what top-k left, min-p the mass of the
+ * tokens above the bound. The least of them, times `uniform`, is the point of the list that is
+ * drawn.
  *
- * The list is never sorted. Tokens fall into buckets by their distance from the best; a bucket's mass
- * is added in order of id, buckets in order, and only the bucket in which a point lies is sorted. All
- * of that depends on the row alone, so the same logits and settings give the same token. */
+ * The list is never sorted. Tokens fall into buckets by their distance from the best; a bucket's
+ * mass is added in order of id, buckets in order, and only the bucket in which a point lies is
+ * sorted. All of that depends on the row alone, so the same logits and settings give the same
+ * token. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,7 @@
 #include "base/assert.h"
 
 struct sampler {
-    const float *z, *e; /* [n] logits below the best, over temperature; exp of it. Borrowed */
+    const float *z, *e;     /* [n] logits below the best, over temperature; exp of it. Borrowed */
     const uint16_t *bucket; /* [n] borrowed */
     int n;
     struct hr_cpu_cand *cands; /* [n] the bucket that was sorted last */
@@ -81,8 +83,8 @@ static void sort_bucket(struct sampler *s, int bucket) {
     sort_cands(s->cands, s->n_cands);
 }
 
-/* A bucket's mass, added in another order, is off in the last bits; a point inside of it must not lie
- * past its end. */
+/* A bucket's mass, added in another order, is off in the last bits; a point inside of it must not
+ * lie past its end. */
 static double capped(double mass, double cap) {
     return mass < cap ? mass : cap;
 }
@@ -168,19 +170,23 @@ static void penalise(float *x, float *raw, int n, const struct hr_sample_row *ro
     }
 }
 
-static float raw_logit(const struct hr_sample_row *row, const float *saved, int32_t token, float now) {
+static float raw_logit(const struct hr_sample_row *row, const float *saved, int32_t token,
+                       float now) {
     int lo = 0, hi = row->n_seen - 1;
     while (lo <= hi) {
         int mid = (lo + hi) / 2;
         if (row->seen[mid] == token) return saved[mid];
-        if (row->seen[mid] < token) lo = mid + 1;
-        else hi = mid - 1;
+        if (row->seen[mid] < token)
+            lo = mid + 1;
+        else
+            hi = mid - 1;
     }
     return now;
 }
 
 static struct hr_sampled sample_row(const struct hr_cpu *be, float *x, int n,
-                                    const struct hr_sample_row *row, struct hr_cpu_scratch *scratch) {
+                                    const struct hr_sample_row *row,
+                                    struct hr_cpu_scratch *scratch) {
     const struct hr_sampled none = {.token = -1, .logprob = 0};
     bool bad;
     float max = be->k.max_of(x, n, &bad);
@@ -204,8 +210,8 @@ static struct hr_sampled sample_row(const struct hr_cpu *be, float *x, int n,
         /* the logits are kept aside: x becomes what the distribution is made of */
         memcpy(scratch->row, x, (size_t)n * sizeof *x);
         be->k.temper(x, scratch->e, scratch->bucket, n, max, row->temperature);
-        struct sampler s = {.z = x, .e = scratch->e, .bucket = scratch->bucket, .n = n,
-                            .cands = scratch->cands};
+        struct sampler s = {
+            .z = x, .e = scratch->e, .bucket = scratch->bucket, .n = n, .cands = scratch->cands};
         token = draw(&s, row);
         logit = raw_logit(row, scratch->raw, token, scratch->row[token]);
     }
