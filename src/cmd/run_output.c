@@ -300,7 +300,9 @@ static void refresh_counters(struct run *r, struct dataset *ds) {
     ds->counters.recomputed_tokens = g.recomputed_tokens;
     ds->counters.preemptions = g.preemptions;
     ds->counters.decode_steps = st.decode_steps - ds->first_step;
-    ds->counters.active_ns = hr_clock_ns() - ds->first_ns;
+    /* Reading on while no row is in work, past a million bad lines say, is no time of the rows. */
+    bool busy = ds->flying.n || ds->finished.n || ds->store_work;
+    ds->counters.active_ns = (busy ? hr_clock_ns() : ds->last_ns) - ds->first_ns;
     ds->ended = ds->input_done && !ds->ready.n && !ds->flying.n && !ds->finished.n;
 }
 
@@ -314,9 +316,9 @@ static void start_commit(struct run *r, struct dataset *ds) {
         count_finished(&ds->counters, s);
         c->samples[c->n++] = s;
     }
+    ds->store_work = true;
     refresh_counters(r, ds);
     c->counters = ds->counters;
-    ds->store_work = true;
     hr_loop_serial(r->loop, commit_work, commit_done, c);
 }
 
