@@ -5,8 +5,10 @@
  * SIGPIPE is ignored for the whole process: a reader of stderr or stdout that went away must not
  * end a run of hours. Instead a failed write to stdout turns a successful command into a failed
  * one. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -85,7 +87,14 @@ static int dispatch(int argc, char **argv) {
     return c ? c->fn(argc - 1, argv + 1) : unknown_command(argv[1]);
 }
 
+/* A file that got the number of a closed stderr would be written full of talk. */
+static void keep_standard_files(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) abort();
+}
+
 int main(int argc, char **argv) {
+    keep_standard_files();
     signal(SIGPIPE, SIG_IGN);
     int code = dispatch(argc, argv);
     bool lost = fflush(stdout) != 0 || ferror(stdout);
