@@ -24,6 +24,8 @@
 #define LIVE_MS          250
 #define PERIODIC_MS      5000
 #define SIGNALS_TO_ABORT 2
+/* A stop waits so long for somebody's lock on state.db before it leaves the last moments unwritten. */
+#define STOP_LOCK_NS INT64_C(3000000000)
 
 /* ---- options ------------------------------------------------------------------------------------ */
 
@@ -113,11 +115,18 @@ static enum hr_status check_kv_dtype(const struct run_opts *o, struct hr_err *er
 
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
+static void begin_stop(struct run *r) {
+    if (r->stopping) return;
+    r->stopping = true;
+    r->stop_ns = hr_clock_ns();
+    atomic_store(&r->stop_workers, true);
+}
+
 void run_fail(struct run *r, const struct hr_err *err) {
     if (r->failed) return;
     r->failed = err->code;
     r->err = *err;
-    r->stopping = true;
+    begin_stop(r);
 }
 
 static void stop_work(void *arg) {
@@ -190,8 +199,7 @@ static void on_signal(void *arg, int signum) {
         hr_log_set_live("");
         _exit(HR_EXIT_INTERRUPTED); /* the journal holds all but the last moments */
     }
-    r->stopping = true;
-    atomic_store(&r->stop_counting, true);
+    begin_stop(r);
     hr_info("stopping: what is in flight goes to the journal (again: at once; nothing is lost either way)");
     run_pump(r);
 }
@@ -205,6 +213,7 @@ static void on_wake(void *arg) {
 static void on_journal_tick(void *arg) {
     struct run *r = arg;
     r->journal_due = r->model_state == MODEL_READY;
+    if (r->stopping && hr_clock_ns() - r->stop_ns > STOP_LOCK_NS) atomic_store(&r->give_up, true);
     run_pump(r);
 }
 
@@ -340,7 +349,7 @@ static int run_all(struct run *r, char **manifests, int n) {
     run_start_counting(r);
     run_pump(r);
     if (!r->finished) hr_loop_run(r->loop);
-    atomic_store(&r->stop_counting, true);
+    atomic_store(&r->stop_workers, true);
     return run_end(r);
 fail:
     hr_error("%s", err.msg);

@@ -137,7 +137,9 @@ struct run {
     int64_t begin_ns, sync_ns, retry_ns;
     struct hr_rate rate;
     int64_t n_tokens_seen; /* sampled by the engine in this run */
-    atomic_bool stop_counting;
+    int64_t stop_ns; /* when it began to stop */
+    atomic_bool stop_workers; /* for workers: no more counting, no more waiting for room */
+    atomic_bool give_up;      /* for workers: no more waiting for somebody's lock on state.db */
 };
 
 void list_push(struct sample_list *l, struct sample *s);
@@ -163,6 +165,9 @@ void run_take_events(struct run *r);
 void run_submit_ready(struct run *r);
 void run_start_commits(struct run *r);
 void run_start_journal(struct run *r);
+/* A write to a store came back with `st`: a full disk pauses the run, anything else ends it. */
+void run_write_failed(struct run *r, enum hr_status st, const struct hr_err *err);
+void run_space_again(struct run *r); /* one has arrived */
 
 /* run_dry.c */
 int run_dry(struct run *r);

@@ -7,6 +7,7 @@
  * one outcome: known as done or rejected, rejected now, or a sample in the ready list. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -17,6 +18,7 @@
 /* A batch ends after so many lines or so much time, whichever is first: a commit may be waiting. */
 #define BATCH_LINES 8192
 #define BATCH_NS    INT64_C(50000000)
+#define ROOM_NS     250000000 /* between two looks whether a full disk has room again */
 
 struct intake {
     struct run *run;
@@ -73,15 +75,26 @@ void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64
     memcpy(out, d, 16);
 }
 
+/* A line that is half taken cannot be met again later, so a full disk is waited for in the midst of it;
+ * what the store was told before is not lost by that. False: do not try again. */
+static bool wait_for_room(const struct intake *in, enum hr_status st, bool *said) {
+    if (st != HR_ERR_NOSPACE || atomic_load(&in->run->stop_workers)) return false;
+    if (!*said) hr_warn("paused: %s; reading goes on when there is room", in->err.msg);
+    *said = true;
+    nanosleep(&(struct timespec){.tv_nsec = ROOM_NS}, NULL);
+    return true;
+}
+
 static enum hr_status reject(struct intake *in, const uint8_t key[16], const struct hr_line *line,
                              const struct hr_buf *id_json, int64_t row, int sample, const char *reason) {
     struct hr_buf text = {0};
-    bool known = false;
+    bool known = false, said = false;
+    enum hr_status st;
     const struct hr_manifest *m = in->ds->m;
     hr_record_write_reject(id_json, m->dataset, m->shards[line->i_shard], line->line_no,
                            row >= 0 ? sample : -1, reason, &text);
-    enum hr_status st = hr_store_reject(in->ds->store, key, row, sample, text.data, text.len, &known,
-                                        &in->err);
+    do st = hr_store_reject(in->ds->store, key, row, sample, text.data, text.len, &known, &in->err);
+    while (wait_for_room(in, st, &said));
     hr_buf_finish(&text);
     if (known) in->n_skipped++;
     else in->n_rejects++;
@@ -96,7 +109,10 @@ static enum hr_status reject_line(struct intake *in, const struct hr_line *line,
     if (line->too_long || line->torn) run_key("place", shard, strlen(shard), line->line_no, 0, hash);
     else run_key("line", line->p, line->len, 0, 0, hash);
     int occurrence = 0;
-    enum hr_status st = hr_store_see_line(in->ds->store, hash, &occurrence, &in->err);
+    bool said = false;
+    enum hr_status st;
+    do st = hr_store_see_line(in->ds->store, hash, &occurrence, &in->err);
+    while (wait_for_room(in, st, &said));
     if (st) return st;
     run_key("reject", hash, sizeof hash, occurrence, 0, key);
     return reject(in, key, line, id_json, -1, -1, reason);
@@ -227,8 +243,11 @@ static enum hr_status take_line(struct intake *in, const struct hr_line *line) {
     int n_samples = (int)(rec->sampling.has_n ? rec->sampling.n : ds->sampling.n);
     in->extra_samples += n_samples - 1;
     struct hr_store_seen seen;
-    enum hr_status st = hr_store_see(ds->store, rec->ident, rec->content, hr_buf_cstr(&rec->id_json),
-                                     n_samples, &seen, &in->err);
+    enum hr_status st;
+    bool said = false;
+    do st = hr_store_see(ds->store, rec->ident, rec->content, hr_buf_cstr(&rec->id_json), n_samples, &seen,
+                         &in->err);
+    while (wait_for_room(in, st, &said));
     if (st) {
         const char *shard = ds->m->shards[line->i_shard];
         return hr_err_prefix(&in->err, "%s:%lld", shard, (long long)line->line_no);
@@ -285,8 +304,10 @@ static void intake_done(void *arg) {
     ds->counters.rejects += in->n_rejects;
     ds->n_skipped += in->n_skipped;
     ds->extra_samples += in->extra_samples;
-    if (in->end) ds->input_done = true;
-    if (in->st) run_fail(r, &in->err);
+    if (in->end && !in->st) ds->input_done = true;
+    if (in->st == HR_ERR_NOSPACE || in->st == HR_ERR_LOCKED) run_write_failed(r, in->st, &in->err);
+    else if (in->st) run_fail(r, &in->err);
+    else run_space_again(r);
     free(in);
     run_pump(r);
 }
@@ -299,7 +320,7 @@ int run_intake_window(const struct run *r) {
 }
 
 void run_start_intake(struct run *r) {
-    if (r->intake_out || r->stopping || r->no_space) return;
+    if (r->intake_out || r->stopping || (r->no_space && hr_clock_ns() < r->retry_ns)) return;
     while (r->i_intake < r->n_datasets && r->datasets[r->i_intake].input_done) r->i_intake++;
     if (r->i_intake == r->n_datasets) return;
     int n_waiting = 0;
@@ -328,21 +349,27 @@ static void count_work(void *arg) {
     const struct hr_manifest *m = c->ds->m;
     int64_t max = c->run->opts.limit > 0 ? c->run->opts.limit : 0;
     struct hr_err err; /* the reader will say it where it matters */
-    c->st = hr_shard_count(m->shards, m->n_shards, max, (const volatile bool *)&c->run->stop_counting, &c->n,
+    c->st = hr_shard_count(m->shards, m->n_shards, max, (const volatile bool *)&c->run->stop_workers, &c->n,
                            &err);
 }
+
+static void start_count(struct run *r, int i);
 
 static void count_done(void *arg) {
     struct counting *c = arg;
     if (!c->st) c->ds->rows_total = c->n;
+    if (!c->st && c->ds->group + 1 < c->run->n_datasets) start_count(c->run, c->ds->group + 1);
     free(c);
 }
 
+/* One dataset at a time: more of them would keep all workers from the rows. */
+static void start_count(struct run *r, int i) {
+    struct counting *c = hr_xcalloc(1, sizeof *c);
+    c->run = r;
+    c->ds = &r->datasets[i];
+    hr_loop_work(r->loop, count_work, count_done, c);
+}
+
 void run_start_counting(struct run *r) {
-    for (int i = 0; i < r->n_datasets; i++) {
-        struct counting *c = hr_xcalloc(1, sizeof *c);
-        c->run = r;
-        c->ds = &r->datasets[i];
-        hr_loop_work(r->loop, count_work, count_done, c);
-    }
+    start_count(r, 0);
 }

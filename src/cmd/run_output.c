@@ -226,8 +226,13 @@ static void count_finished(struct hr_run_counters *k, const struct sample *s) {
     k->completion_tokens += (int64_t)s->tokens.len;
 }
 
-/* A full disk pauses the run; anything else ends it. */
-static void write_failed(struct run *r, enum hr_status st, const struct hr_err *err) {
+void run_write_failed(struct run *r, enum hr_status st, const struct hr_err *err) {
+    if (st == HR_ERR_LOCKED && r->stopping) { /* it has waited long enough: this is a stop all the same */
+        if (!r->store_broken)
+            hr_warn("%s: what was sampled since is sampled again by the next run", err->msg);
+        r->store_broken = true;
+        return;
+    }
     if (st != HR_ERR_NOSPACE) {
         r->store_broken = true;
         run_fail(r, err);
@@ -239,7 +244,7 @@ static void write_failed(struct run *r, enum hr_status st, const struct hr_err *
     hr_warn("paused: %s; the run goes on by itself when there is room (Ctrl-C stops it, resumable)", err->msg);
 }
 
-static void space_again(struct run *r) {
+void run_space_again(struct run *r) {
     if (!r->no_space) return;
     r->no_space = false;
     hr_info("there is room again: the run goes on");
@@ -281,9 +286,9 @@ static void commit_done(void *arg) {
             k->completion_tokens -= delta.completion_tokens;
             list_push(&c->ds->finished, s);
         }
-        write_failed(r, c->st, &c->err);
+        run_write_failed(r, c->st, &c->err);
     } else {
-        space_again(r);
+        run_space_again(r);
         commit_ended(c);
     }
     free(c);
@@ -378,9 +383,9 @@ static void journal_done(void *arg) {
         for (int k = 0; k < p->n; k++) free((void *)p->tokens[k].ids);
         free(p->tokens);
     }
-    if (j->st) write_failed(r, j->st, &j->err);
+    if (j->st) run_write_failed(r, j->st, &j->err);
     else if (j->sync) r->sync_ns = hr_clock_ns();
-    if (!j->st) space_again(r);
+    if (!j->st) run_space_again(r);
     free(j->parts);
     free(j);
     run_pump(r);

@@ -362,7 +362,8 @@ static enum hr_status open_store(struct run *r, struct dataset *ds, struct hr_er
     gethostname(host, sizeof host - 1);
     fill_settings(r, ds, &s);
     int64_t cap = r->opts.cap >= 0 ? r->opts.cap : ds->m->max_tokens_per_dataset;
-    struct hr_store_opts o = {.dir = ds->dir, .state_path = r->opts.state};
+    struct hr_store_opts o = {
+        .dir = ds->dir, .state_path = r->opts.state, .stop = (const volatile bool *)&r->give_up};
     make_dirs(ds->dir);
     hr_budget_init(&ds->budget, cap);
     if ((st = hr_store_open(&o, &ds->store, &ds->recovery, err)) ||
