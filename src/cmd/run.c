@@ -217,6 +217,13 @@ static void on_journal_tick(void *arg) {
     run_pump(r);
 }
 
+int64_t run_rows_total(const struct dataset *ds) {
+    int64_t met = ds->n_met + ds->extra_samples;
+    if (ds->input_done && !ds->capped) return met; /* read to the end */
+    if (ds->rows_total < 0) return -1;
+    return met + (ds->rows_total > ds->n_met ? ds->rows_total - ds->n_met : 0) * ds->sampling.n;
+}
+
 static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *phase) {
     struct hr_engine_stats st = {0};
     int64_t now = hr_clock_ns();
@@ -225,8 +232,9 @@ static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *p
     for (int i = 0; i < r->n_datasets; i++) {
         const struct dataset *ds = &r->datasets[i];
         p->rows_done += ds->rows_done;
-        if (ds->rows_total < 0) p->rows_total = -1;
-        else if (p->rows_total >= 0) p->rows_total += ds->rows_total * ds->sampling.n;
+        int64_t total = run_rows_total(ds);
+        if (total < 0) p->rows_total = -1;
+        else if (p->rows_total >= 0) p->rows_total += total;
         p->n_length += ds->rows_length;
         p->rejects += ds->rejects;
         p->prompt_tokens += ds->before.prompt_tokens + ds->counters.prompt_tokens;
@@ -287,8 +295,7 @@ static const char *how_it_ended(const struct run *r, const struct dataset *ds) {
 static void end_dataset(struct run *r, struct dataset *ds) {
     const char *how = how_it_ended(r, ds);
     struct hr_err err;
-    int64_t total = ds->rows_total < 0 ? -1 : ds->rows_total * ds->sampling.n;
-    if (ds->input_done && !ds->capped) total = ds->n_lines + ds->extra_samples; /* read to the end: exact */
+    int64_t total = run_rows_total(ds);
     int64_t over = ds->capped && total >= 0 ? total - ds->rows_done - ds->rejects : 0;
     if (total >= 0) set_fact(ds, "rows_total", total);
     set_fact(ds, "cap", ds->budget.cap);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/run_int.h"
@@ -111,9 +112,10 @@ static void report(const struct dataset *ds, const struct dry *d) {
 
 static enum hr_status dry_dataset(struct run *r, struct dataset *ds, struct dry *d, struct hr_err *err) {
     bool more = true;
-    time_t t = 0; /* any fixed time: nothing is generated */
-    localtime_r(&t, &ds->now);
-    enum hr_status st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err);
+    char now[25]; /* what a first run would show to templates */
+    hr_clock_iso(now);
+    enum hr_status st = run_parse_now(r->opts.now ? r->opts.now : now, &ds->now, err);
+    if (!st) st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err);
     while (!st && (r->opts.limit < 0 || d->n_rows < r->opts.limit)) {
         struct hr_line line;
         if ((st = hr_shard_next(ds->reader, &line, &more, err)) || !more) break;

@@ -89,7 +89,8 @@ struct dataset {
     struct hr_store_recovery recovery;
     struct hr_shard_reader *reader;        /* the serial worker's */
     struct hr_record intake_record;        /* the serial worker's */
-    int64_t n_lines;                       /* the serial worker's: rows of the input met so far */
+    int64_t n_lines;                       /* the serial worker's: rows of the input taken so far */
+    int64_t n_met;                         /* the same, as far as the loop has heard of it */
     struct hr_store_totals before;         /* totals when the run began */
     struct tm now;                         /* what strftime_now says, over all runs */
     bool has_now;
@@ -147,6 +148,12 @@ void list_remove(struct sample_list *l, struct sample *s);
 void sample_free(struct sample *s);
 /* 16 bytes of SHA-256 over a domain word, bytes and two numbers. */
 void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64_t b, uint8_t out[16]);
+
+/* Samples that the dataset asks for: those of the rows met, and as many for each other row as the manifest
+ * says. -1: the rows are not counted yet. */
+int64_t run_rows_total(const struct dataset *ds);
+/* "2026-11-29T21:52:30" or "2026-11-29". */
+HR_MUST_USE enum hr_status run_parse_now(const char *s, struct tm *tm, struct hr_err *err);
 
 /* run_setup.c */
 enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err);

@@ -25,7 +25,7 @@ struct intake {
     struct dataset *ds;
     int n_want;
     struct sample_list ready;
-    int64_t n_rejects, n_skipped, extra_samples;
+    int64_t n_lines, n_rejects, n_skipped, extra_samples;
     bool end;
     enum hr_status st;
     struct hr_err err;
@@ -279,6 +279,7 @@ static void intake_work(void *arg) {
         in->end = !more;
         if (in->end) break;
         ds->n_lines++;
+        in->n_lines++;
         if ((in->st = take_line(in, &line)) || (n % 64 == 63 && hr_clock_ns() > deadline)) break;
     }
     /* Rejects and seen rows of a batch become durable together. */
@@ -303,6 +304,7 @@ static void intake_done(void *arg) {
     ds->rejects += in->n_rejects;
     ds->counters.rejects += in->n_rejects;
     ds->n_skipped += in->n_skipped;
+    ds->n_met += in->n_lines;
     ds->extra_samples += in->extra_samples;
     if (in->end && !in->st) ds->input_done = true;
     if (in->st == HR_ERR_NOSPACE || in->st == HR_ERR_LOCKED) run_write_failed(r, in->st, &in->err);

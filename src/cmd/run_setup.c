@@ -96,8 +96,10 @@ static enum hr_status check_chat(const struct run *r, struct hr_err *err) {
 
 enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err) {
     const char *path = NULL;
+    struct tm tm;
     enum hr_status st;
-    if ((st = open_manifests(r, manifests, n, err)) || (st = model_path(r, &path, err)) ||
+    if ((r->opts.now && (st = run_parse_now(r->opts.now, &tm, err))) ||
+        (st = open_manifests(r, manifests, n, err)) || (st = model_path(r, &path, err)) ||
         (st = hr_model_file_open(path, &r->mf, err)) || (st = hr_model_text_open(r->mf, NULL, &r->text, err)) ||
         (st = check_chat(r, err)))
         return st;
@@ -286,11 +288,12 @@ static enum hr_status check_numerics(struct run *r, struct dataset *ds, struct h
     return st;
 }
 
-static bool parse_now(const char *s, struct tm *tm) {
+enum hr_status run_parse_now(const char *s, struct tm *tm, struct hr_err *err) {
     memset(tm, 0, sizeof *tm);
     const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", tm);
     if (!end) end = strptime(s, "%Y-%m-%d", tm);
-    return end && (*end == 0 || *end == 'Z' || *end == '.');
+    if (end && (*end == 0 || *end == 'Z' || *end == '.')) return HR_OK;
+    return hr_err_set(err, HR_ERR_CONFIG, "--now expects 2026-11-29T21:52:30, got '%s'", s);
 }
 
 /* The clock that templates see is the first run's, so that a resumed run renders the same prompts. */
@@ -303,9 +306,9 @@ static enum hr_status pin_now(struct run *r, struct dataset *ds, struct hr_err *
     if (!st && r->opts.now && strcmp(use, r->opts.now) != 0)
         st = hr_err_set(err, HR_ERR_CONFIG, "%s: --now %s, but the first run's prompts were rendered at %s",
                         ds->dir, r->opts.now, use);
-    else if (!parse_now(use, &ds->now))
-        st = hr_err_set(err, HR_ERR_CONFIG, "--now expects 2026-11-29T21:52:30, got '%s'", use);
-    else if (st == HR_ERR_NOTFOUND) st = hr_store_set_fact(ds->store, "now", use, err);
+    else if (!st) st = run_parse_now(use, &ds->now, err);
+    else if (st == HR_ERR_NOTFOUND && !(st = run_parse_now(use, &ds->now, err)))
+        st = hr_store_set_fact(ds->store, "now", use, err);
     ds->has_now = !st;
     hr_buf_finish(&was);
     return st;

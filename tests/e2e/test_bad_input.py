@@ -251,6 +251,7 @@ def test_manifests_that_are_no_json_are_refused_with_their_line(job):
 ])
 def test_a_wrong_option_is_refused(job, args, words):
     refused(job.call(*args), *words)
+    assert not (job.folder / "out").exists()
 
 
 def test_a_model_that_is_not_there_is_refused(job):

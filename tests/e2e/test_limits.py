@@ -108,6 +108,14 @@ def test_the_cap_counts_samples_and_the_rest_is_over_it(headrace, tmp_path, tiny
     assert len({(r["id"], r["sample"]) for r in job.rows()}) == 80
 
 
+def test_rows_over_the_cap_are_counted_with_the_samples_that_they_ask_for(headrace, tmp_path, tiny):
+    rows = [{"id": 0, "prompt": "p", "n": 60}] + numbered(6)[1:]
+    job = Job(headrace, tmp_path, tiny, rows, sampling={**SHORT, "temperature": 1}, max_tokens_per_dataset=60)
+    job.run("--max-running", 2)
+    s = job.status()
+    assert s["capped"] and s["rows_total"] == 65 and s["over_cap"] == 65 - s["rows_done"] > 40
+
+
 def test_a_cap_that_all_rows_stay_below_is_not_reached(headrace, tmp_path, tiny):
     job = Job(headrace, tmp_path, tiny, numbered(10), sampling=SHORT, max_tokens_per_dataset=10000)
     got = job.run()
@@ -163,6 +171,19 @@ def test_a_dry_run_tells_counts_lengths_and_rejects_and_writes_nothing(headrace,
     assert "completion tokens: at most 28" in out and "cap is 77" in out
     assert "<|im_start|>" in out
     assert "3 rows" in job.run("--dry-run", "--limit", 3).stdout
+
+
+def test_a_dry_run_shows_the_clock_that_a_run_would(headrace, tmp_path):
+    model = random_model(tmp_path / "m")
+    (model / "chat_template.jinja").write_text('{{ strftime_now("%d %b %Y") }} {{ messages[0].content }}')
+    job = Job(headrace, tmp_path, model, [{"id": 1, "prompt": "p"}], sampling=SHORT)
+    assert "29 Nov 2026 p" in job.run("--dry-run", "--now", "2026-11-29").stdout
+    year = int(re.search(r"\d\d \w{3} (\d{4}) p", job.run("--dry-run").stdout).group(1))
+    assert year >= 2024
+    job.run("--now", "2026-11-29T21:52:30", "--limit", 0)
+    assert "first run" in job.run("--now", "2026-11-30T00:00:00", code=2).stderr
+    job.run()
+    assert job.by_id()[1]["usage"]["prompt_tokens"] == len("29 Nov 2026 p")
 
 
 def test_special_tokens_in_a_users_text_are_plain_text(headrace, tmp_path, tiny):
