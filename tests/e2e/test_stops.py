@@ -79,6 +79,13 @@ def test_a_stop_string_over_several_tokens_leaves_nothing_of_itself(headrace, tm
     assert ended(answer(headrace, tmp_path / "c", model, stop=["g"], max_tokens=7)) == ("abcdef", "stop", "g", 7)
 
 
+def test_stop_strings_may_hold_any_character(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0a\0\u010f", STOP))
+    assert ended(answer(headrace, tmp_path / "a", model, stop=["\0"])) == ("a", "stop", "\0", 2)
+    assert ended(answer(headrace, tmp_path / "b", model, stop=["\0\u010f"])) == ("a", "stop", "\0\u010f", 4)
+    assert ended(answer(headrace, tmp_path / "c", model, stop=["\u010f"])) == ("a\0", "stop", "\u010f", 4)
+
+
 def test_a_rows_stop_replaces_the_manifests(headrace, tmp_path):
     model = chain_model(tmp_path / "m", chain("0abcdefg", STOP))
     got = answer(headrace, tmp_path / "a", model, row={"stop": ["f"]}, stop=["b"])
@@ -161,6 +168,17 @@ def test_a_model_whose_numbers_went_wrong_gives_rejects_and_no_row(headrace, tmp
     first = job.lines("rejects.jsonl")
     job.run(code=REJECTS)
     assert job.lines("rejects.jsonl") == first and job.status()["rejects"] == 5
+
+
+@pytest.mark.parametrize("value", [0x7f80, 0xff80], ids=["inf", "-inf"])
+@pytest.mark.parametrize("n", [1, 64 * 264], ids=["one", "all"])
+def test_infinite_logits_give_rejects_and_no_row(headrace, tmp_path, value, n):
+    model = random_model(tmp_path / "m")
+    change_tensor(model, "lm_head.weight", 0, [value] * n)
+    rows = [{"id": 1, "prompt": "0", "temperature": 0}, {"id": 2, "prompt": "0", "top_k": 5}]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"max_tokens": 60, "ignore_eos": True})
+    job.run(code=REJECTS)
+    assert job.rows() == [] and {r["id"] for r in job.rejects()} == {1, 2}
 
 
 @pytest.mark.parametrize("mask", [None, 0])
