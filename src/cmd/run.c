@@ -256,7 +256,7 @@ static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *p
     if (phase->len) p->phase = hr_buf_cstr(phase);
 }
 
-static void set_fact(struct dataset *ds, const char *key, int64_t value) {
+void run_set_fact(struct dataset *ds, const char *key, int64_t value) {
     char text[24];
     struct hr_err err;
     snprintf(text, sizeof text, "%lld", (long long)value);
@@ -297,10 +297,10 @@ static void end_dataset(struct run *r, struct dataset *ds) {
     struct hr_err err;
     int64_t total = run_rows_total(ds);
     int64_t over = ds->capped && total >= 0 ? total - ds->rows_done - ds->rejects : 0;
-    if (total >= 0) set_fact(ds, "rows_total", total);
-    set_fact(ds, "cap", ds->budget.cap);
-    set_fact(ds, "capped", ds->capped);
-    set_fact(ds, "over_cap", over);
+    if (total >= 0) run_set_fact(ds, "rows_total", total);
+    run_set_fact(ds, "cap", ds->budget.cap);
+    run_set_fact(ds, "capped", ds->capped);
+    run_set_fact(ds, "over_cap", over);
     if (hr_store_set_fact(ds->store, "state", how, &err) ||
         hr_store_end_run(ds->store, &ds->counters, how, &err))
         hr_warn("%s: the end of this run could not be recorded: %s", ds->m->dataset, err.msg);

@@ -100,6 +100,7 @@ struct dataset {
     int64_t n_skipped; /* samples that earlier runs finished or rejected */
     int64_t n_numeric; /* of the rejects of this run: logits were not finite */
     int64_t rows_total, extra_samples; /* lines counted (-1: not yet); samples beyond one a line */
+    bool total_told;                   /* `status` has heard of rows_total */
     int64_t resumed_rows, resumed_tokens;
     int64_t first_ns, last_ns; /* first submission, last committed row */
     int64_t first_step; /* engine's decode_steps at the first submission */
@@ -182,5 +183,7 @@ int run_dry(struct run *r);
 /* run.c: looks what can be started next; to be called after anything has changed. */
 void run_pump(struct run *r);
 void run_fail(struct run *r, const struct hr_err *err);
+/* What `status` reads beside the counters; for whoever has the store at that moment. */
+void run_set_fact(struct dataset *ds, const char *key, int64_t value);
 
 #endif

@@ -342,6 +342,7 @@ struct journal_part {
     struct hr_store_tokens *tokens; /* owned, ids too */
     int n;
     struct hr_run_counters counters;
+    int64_t rows_total; /* to be told to `status`; -1: nothing new */
 };
 
 struct journal {
@@ -356,6 +357,7 @@ static void journal_work(void *arg) {
     struct journal *j = arg;
     for (int i = 0; i < j->run->n_datasets && !j->st; i++) {
         struct journal_part *p = &j->parts[i];
+        if (p->rows_total >= 0) run_set_fact(p->ds, "rows_total", p->rows_total);
         if (p->ds->store)
             j->st = hr_store_journal(p->ds->store, p->tokens, p->n, &p->counters, j->sync, &j->err);
     }
@@ -406,6 +408,8 @@ static void gather(struct run *r, struct dataset *ds, struct journal_part *p) {
     }
     refresh_counters(r, ds);
     p->counters = ds->counters;
+    p->rows_total = ds->rows_total >= 0 && !ds->total_told ? ds->rows_total * ds->sampling.n : -1;
+    ds->total_told = ds->rows_total >= 0;
 }
 
 void run_start_journal(struct run *r) {

@@ -383,6 +383,9 @@ static enum hr_status open_store(struct run *r, struct dataset *ds, struct hr_er
     ds->rejects = ds->before.rejects;
     open_runlog(r, ds, &s);
     log_recovery(ds);
+    run_set_fact(ds, "cap", ds->budget.cap);
+    run_set_fact(ds, "capped", 0); /* an earlier run's word */
+    run_set_fact(ds, "over_cap", 0);
 out:
     for (int i = 0; i < s.n; i++) hr_buf_finish(&s.values[i]);
     return st;
