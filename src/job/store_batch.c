@@ -62,13 +62,20 @@ static enum hr_status reopen(struct hr_store *st, struct hr_err *err) {
     return code ? code : apply_all(st, st->ops, st->n_ops, err);
 }
 
+/* Lines of rejects may be in the file before their transaction: they do not count until then. */
+static enum hr_status write_rejects(struct hr_store *st, struct hr_err *err) {
+    if (st->rejects_new.len == 0) return HR_OK;
+    enum hr_status code = hr_file_append(&st->rejects, st->rejects_new.data, st->rejects_new.len, err);
+    if (!code) hr_buf_clear(&st->rejects_new);
+    return code;
+}
+
 enum hr_status hr_store_batch_begin(struct hr_store *st, struct hr_err *err) {
     HR_ASSERT(!st->readonly);
-    if (st->n_ops + 8 > HR_STORE_OPS_MAX || st->rejects_new.len > HR_STORE_REJECTS_MAX) {
-        enum hr_status code = hr_store_batch_commit(st, err);
-        if (code) return code;
-    }
-    return reopen(st, err);
+    enum hr_status code = HR_OK;
+    if (st->n_ops + 8 > HR_STORE_OPS_MAX) code = hr_store_batch_commit(st, err);
+    else if (st->rejects_new.len > HR_STORE_REJECTS_MAX) code = write_rejects(st, err);
+    return code ? code : reopen(st, err);
 }
 
 enum hr_status hr_store_batch_do(struct hr_store *st, const struct hr_store_op *ops, int n,
@@ -89,10 +96,7 @@ enum hr_status hr_store_batch_commit(struct hr_store *st, struct hr_err *err) {
         return HR_OK;
     }
     enum hr_status code = reopen(st, err);
-    if (!code && st->rejects_new.len > 0) {
-        code = hr_file_append(&st->rejects, st->rejects_new.data, st->rejects_new.len, err);
-        if (!code) hr_buf_clear(&st->rejects_new);
-    }
+    if (!code) code = write_rejects(st, err);
     if (!code)
         code = hr_db_run(st->db, "UPDATE tally SET rejects=?, rejects_bytes=?",
                          HR_ARGS(HR_INT(st->n_rejects), HR_INT(st->rejects.size)), err);

@@ -21,8 +21,8 @@
 #include "base/log.h"
 
 #define N_STMT_MAX 96          /* distinct statements of the store, with room to grow */
-#define CACHE_KIB 16384        /* page cache: memory stays the same for ten thousand and ten million rows */
-#define WAL_PAGES_MAX 8192     /* 32 MiB: then the log is copied into the database */
+#define CACHE_KIB 24576         /* page cache: the same for ten thousand and ten million rows */
+#define WAL_PAGES_MAX 16384     /* 64 MiB: then the log is copied into the database, a page once */
 #define BUSY_SLEEP_MS 25       /* between two tries at a busy database */
 #define BUSY_SAY_MS 3000       /* between two lines about it */
 #define BUSY_READER_MS 5000    /* how long a reader waits: only for somebody's recovery */

@@ -13,7 +13,8 @@
 #include "job/store_db.h"
 #include "job/store_file.h"
 
-#define HR_STORE_OPS_MAX     32768       /* 2 MiB; long batches touch a page of an index more than once */
+/* 4 MiB: a long batch changes a page of an index more than once before it is written. */
+#define HR_STORE_OPS_MAX     65536
 #define HR_STORE_REJECTS_MAX (256u << 10) /* bytes of rejects that wait for one write */
 
 struct hr_store_op {
