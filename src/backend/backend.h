@@ -29,7 +29,7 @@ enum hr_dtype { HR_F32, HR_BF16 };
 
 struct hr_tensor;   /* [n_rows, n_cols] activations or a vector, row-major, dtype fixed */
 struct hr_weight;   /* [n_out, n_in] matrix in the backend's own layout and in `act` */
-struct hr_kv_store; /* k and v of all layers: n_pages pages of HR_PAGE_TOKENS tokens */
+struct hr_kv_store; /* k and v of all layers: n_pages pages of HR_PAGE_TOKENS tokens, and host pages */
 
 /* A run of consecutive positions of one sequence that a step computes. */
 struct hr_batch_seq {
@@ -109,10 +109,16 @@ struct hr_backend_ops {
     void (*weight_write)(struct hr_backend *be, struct hr_weight *w, int row0, int n_rows,
                          const float *src);
 
-    enum hr_status (*kv_create)(struct hr_backend *be, int n_layers, int n_pages,
+    /* n_host_pages (0: none): room for copies of pages in host memory. */
+    enum hr_status (*kv_create)(struct hr_backend *be, int n_layers, int n_pages, int n_host_pages,
                                 const struct hr_attn_shape *shape, struct hr_kv_store **out,
                                 struct hr_err *err);
     void (*kv_destroy)(struct hr_backend *be, struct hr_kv_store **kv);
+    /* Copies a page of all layers to a host page, or back. They take effect in the order of the calls, after
+     * the step before them and before the step that follows; a backend may do them beside its other work.
+     * In debug builds a host page carries a checksum that is verified when it is loaded (asserted). */
+    void (*kv_save)(struct hr_backend *be, struct hr_kv_store *kv, int32_t page, int32_t host_page);
+    void (*kv_load)(struct hr_backend *be, struct hr_kv_store *kv, int32_t host_page, int32_t page);
 
     /* One step: the operations between begin and end refer to this batch. */
     void (*step_begin)(struct hr_backend *be, const struct hr_batch *batch);

@@ -69,6 +69,12 @@ static bool parse_options(struct run_opts *o, int *argc, char **argv, int *exit_
          "Tokens that the KV cache holds. Default: 2048 for each of --max-running, at most a quarter of the "
          "free memory.",
          HR_OPT_COUNT, &o->kv_tokens, .min = 16, .max = 1e9},
+        {"hicache-size", "SIZE", "Engine",
+         "Host tier of the KV cache: bytes such as 4G, or a share of the free memory such as 0.25; 0 is none. "
+         "Default: twice the KV cache, at most a quarter of the free memory.",
+         HR_OPT_STR, &o->hicache_size},
+        {"continuous-decode-steps", "N", "Engine", "Steps between two looks at waiting rows. Default: 1.",
+         HR_OPT_INT, &o->decode_steps, .min = 1, .max = 1024},
         {"step-tokens", "N", "Engine", "Tokens computed in one step: decodes and prompt chunks. Default: 256.",
          HR_OPT_INT, &o->step_tokens, .min = 1, .max = 65536},
         {"threads", "N", "Engine", "Threads that compute. Default: all usable cores.", HR_OPT_INT, &o->threads,

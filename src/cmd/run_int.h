@@ -39,6 +39,8 @@ struct run_opts {
     int64_t limit; /* -1: none */
     int64_t cap;   /* -1: the manifest's */
     int64_t max_running, step_tokens, kv_tokens, threads; /* 0: chosen by us */
+    int64_t decode_steps;
+    const char *hicache_size; /* NULL: chosen by us */
     int dtype; /* enum: 0 bf16, 1 f32 */
     const char *kv_cache_dtype;
     const char *cpu_mask;

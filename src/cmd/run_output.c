@@ -302,6 +302,7 @@ static void refresh_counters(struct run *r, struct dataset *ds) {
     if (!r->engine || !ds->began || ds->ended) return;
     hr_engine_get_stats(r->engine, &st, ds->group, &g);
     ds->counters.prefill_tokens = g.prefill_tokens;
+    ds->counters.cached_tokens = g.cached_tokens;
     ds->counters.recomputed_tokens = g.recomputed_tokens;
     ds->counters.preemptions = g.preemptions;
     ds->counters.decode_steps = st.decode_steps - ds->first_step;

@@ -132,6 +132,26 @@ static double gib(uint64_t bytes) {
     return (double)bytes / (double)(1ull << 30);
 }
 
+/* Bytes of the host tier: what was asked for, or twice the device's, within a quarter of what is free. */
+static enum hr_status host_bytes(const struct run *r, uint64_t kv, uint64_t have, uint64_t *out,
+                                 struct hr_err *err) {
+    const char *s = r->opts.hicache_size;
+    char *end;
+    *out = 2 * kv < have / 4 ? 2 * kv : have / 4;
+    if (!s) return HR_OK;
+    double v = strtod(s, &end);
+    double unit = *end == 'K' ? 0x1p10 : *end == 'M' ? 0x1p20 : *end == 'G' ? 0x1p30 : *end == 'T' ? 0x1p40 : 1;
+    bool ok = end != s && v >= 0 && v < 1e18 && end[unit > 1] == 0;
+    if (!ok)
+        return hr_err_set(err, HR_ERR_CONFIG,
+                          "--hicache-size expects bytes such as 4G, a share of the free memory such as 0.25, or "
+                          "0, got '%s'",
+                          s);
+    bool share = unit == 1 && v > 0 && v < 1;
+    *out = (uint64_t)(share ? v * (double)have : v * unit);
+    return HR_OK;
+}
+
 static enum hr_status plan_memory(struct run *r, enum hr_dtype act, struct hr_err *err) {
     const struct hr_model_config *cfg = hr_model_file_config(r->mf);
     struct hr_model_plan plan;
@@ -147,12 +167,19 @@ static enum hr_status plan_memory(struct run *r, enum hr_dtype act, struct hr_er
     }
     r->model_opts.n_pages = r->engine_opts.n_pages = (int)((tokens + HR_PAGE_TOKENS - 1) / HR_PAGE_TOKENS);
     hr_model_plan(cfg, act, &r->model_opts, &plan);
-    uint64_t need = plan.weights + plan.kv + plan.activations;
+    uint64_t host = 0, page_bytes = plan.kv_per_token * HR_PAGE_TOKENS;
+    enum hr_status st = host_bytes(r, plan.kv, have, &host, err);
+    if (st) return st;
+    uint64_t n_host = host / page_bytes;
+    r->model_opts.n_host_pages = r->engine_opts.n_host_pages = n_host > INT32_MAX ? INT32_MAX : (int)n_host;
+    hr_model_plan(cfg, act, &r->model_opts, &plan);
+    uint64_t need = plan.weights + plan.kv + plan.kv_host + plan.activations;
     if (need > have)
         return hr_err_set(err, HR_ERR_CONFIG,
-                          "this needs %.2f GiB of memory (weights %.2f, KV cache %.2f for %lld tokens, "
-                          "activations %.2f) and %.2f GiB are free; lower --kv-tokens or --max-running",
-                          gib(need), gib(plan.weights), gib(plan.kv), (long long)tokens,
+                          "this needs %.2f GiB of memory (weights %.2f, KV cache %.2f for %lld tokens, its host "
+                          "tier %.2f, activations %.2f) and %.2f GiB are free; lower --kv-tokens, "
+                          "--hicache-size or --max-running",
+                          gib(need), gib(plan.weights), gib(plan.kv), (long long)tokens, gib(plan.kv_host),
                           gib(plan.activations), gib(have));
     return HR_OK;
 }
@@ -184,6 +211,7 @@ enum hr_status run_plan_engine(struct run *r, struct hr_err *err) {
     r->engine_opts = (struct hr_engine_opts){
         .max_running = max_running,
         .step_tokens = step_tokens,
+        .decode_steps = (int)o->decode_steps,
         .scatter = (uint64_t)o->scatter,
         .token_bytes = {bytes->bytes, bytes->offset, bytes->n_tokens},
         .wake = ring,

@@ -18,7 +18,11 @@
 #include "engine/flight.h"
 #include "model/llama.h"
 
+_Static_assert(HR_KV_PAGE_TOKENS == HR_PAGE_TOKENS, "a page is a page");
+
 #define REQUESTS_MAX 4096  /* on their way in */
+#define WINDOW       256   /* waiting requests among which admission chooses the next */
+#define PASSES_MAX   64    /* requests that may start before one that came earlier */
 #define EVENTS_MAX   65536 /* several seconds of tokens: a slow disk must not stall the loop */
 
 struct hr_engine {
@@ -92,12 +96,12 @@ static void lay_out(struct hr_engine *e, const struct hr_sched_piece *pieces, in
         const struct hr_sched_piece *p = &pieces[i];
         struct hr_flight *f = p->seq->user;
         e->seqs[i] = (struct hr_batch_seq){
-            .row0 = n, .n_rows = p->n_rows, .pos0 = p->pos0, .pages = p->seq->pages};
+            .row0 = n, .n_rows = p->n_rows, .pos0 = p->pos0, .pages = p->seq->kv.pages};
         for (int k = 0; k < p->n_rows; k++, n++) {
             int pos = p->pos0 + k;
             e->tokens[n] = f->tokens[pos];
             e->positions[n] = pos;
-            e->slots[n] = p->seq->pages[pos / HR_PAGE_TOKENS] * HR_PAGE_TOKENS + pos % HR_PAGE_TOKENS;
+            e->slots[n] = p->seq->kv.pages[pos / HR_PAGE_TOKENS] * HR_PAGE_TOKENS + pos % HR_PAGE_TOKENS;
         }
         if (p->samples) {
             e->out_flights[n_out] = f;
@@ -153,15 +157,32 @@ static void publish_stats(struct hr_engine *e, int n_out) {
     s->sampled_tokens += n_out;
     s->n_running = c.n_running;
     s->n_waiting = c.n_waiting;
-    s->kv_tokens_used = (int64_t)c.n_pages_used * HR_PAGE_TOKENS;
+    s->kv_tokens_used = (int64_t)c.n_pages_running * HR_PAGE_TOKENS;
+    s->kv_used_sum += n_out > 0 ? s->kv_tokens_used : 0;
+    s->saves = c.kv.saves;
+    s->loads = c.kv.loads;
+    s->evictions = c.kv.evictions;
+    s->host_evictions = c.kv.host_evictions;
     memcpy(e->group_stats, c.groups, sizeof c.groups);
     pthread_mutex_unlock(&e->stats_lock);
+}
+
+/* Carries out the copies between device and host that the scheduler has ordered. */
+static void copy_pages(struct hr_engine *e) {
+    const struct hr_kv_order *orders;
+    int n = hr_sched_orders(e->sched, &orders);
+    for (int i = 0; i < n; i++) {
+        if (orders[i].kind == HR_KV_SAVE) hr_model_kv_save(e->model, orders[i].page, orders[i].host_page);
+        else hr_model_kv_load(e->model, orders[i].host_page, orders[i].page);
+    }
+    hr_sched_orders_done(e->sched);
 }
 
 /* One step; false when there was nothing to do. */
 static bool step(struct hr_engine *e) {
     const struct hr_sched_piece *pieces;
     int n_pieces = hr_sched_plan(e->sched, &pieces);
+    copy_pages(e);
     if (n_pieces == 0) return false;
     struct hr_batch batch;
     lay_out(e, pieces, n_pieces, &batch);
@@ -193,11 +214,14 @@ enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_o
     e->stats.kv_tokens = (int64_t)opts->n_pages * HR_PAGE_TOKENS;
     pthread_mutex_init(&e->stats_lock, NULL);
     e->sched = hr_sched_create(&(struct hr_sched_opts){
-        .page_tokens = HR_PAGE_TOKENS,
+        .n_pages = opts->n_pages,
+        .n_host_pages = opts->n_host_pages,
         .max_running = opts->max_running,
         .step_tokens = opts->step_tokens,
+        .decode_steps = opts->decode_steps > 0 ? opts->decode_steps : 1,
+        .window = WINDOW,
+        .passes_max = PASSES_MAX,
         .scatter = opts->scatter,
-        .n_pages = opts->n_pages,
     });
     e->requests = hr_queue_create(sizeof(struct hr_flight *), REQUESTS_MAX);
     e->events = hr_queue_create(sizeof(struct hr_event), EVENTS_MAX);
@@ -275,6 +299,7 @@ void hr_engine_get_stats(struct hr_engine *e, struct hr_engine_stats *out, int i
     if (group) {
         const struct hr_sched_group_counts *c = &e->group_stats[i_group];
         *group = (struct hr_engine_group_stats){.prefill_tokens = c->prefill_tokens,
+                                                .cached_tokens = c->cached_tokens,
                                                 .recomputed_tokens = c->recomputed_tokens,
                                                 .preemptions = c->preemptions};
     }

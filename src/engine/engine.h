@@ -27,7 +27,8 @@ struct hr_engine_bytes {
 struct hr_engine_opts {
     int max_running; /* sequences computed together */
     int step_tokens; /* token budget of a step: decodes and prompt chunks; >= max_running */
-    int n_pages;
+    int n_pages, n_host_pages; /* as the model was created with */
+    int decode_steps; /* steps between two looks at waiting requests; 0 means 1 */
     uint64_t scatter; /* tests: hand out KV pages in a random order (0: ascending) */
     struct hr_engine_bytes token_bytes;
     void (*wake)(void *arg); /* rung after events were queued; called on the engine's thread */
@@ -97,12 +98,14 @@ void hr_engine_stop(struct hr_engine *e);
 
 struct hr_engine_stats {
     int n_running, n_waiting;
-    int64_t kv_tokens, kv_tokens_used;
+    int64_t kv_tokens, kv_tokens_used; /* used by running requests */
     int64_t decode_steps;   /* steps that sampled something */
     int64_t sampled_tokens; /* so the mean number running is sampled_tokens / decode_steps */
+    int64_t kv_used_sum;    /* kv_tokens_used summed over decode steps */
+    int64_t saves, loads, evictions, host_evictions; /* pages */
 };
 struct hr_engine_group_stats {
-    int64_t prefill_tokens, recomputed_tokens, preemptions;
+    int64_t prefill_tokens, cached_tokens, recomputed_tokens, preemptions;
 };
 /* group: may be NULL, otherwise the numbers of one group. Thread-safe. */
 void hr_engine_get_stats(struct hr_engine *e, struct hr_engine_stats *out, int i_group,

@@ -64,7 +64,14 @@ struct hr_flight *hr_flight_create(struct hr_request *r, const struct hr_engine_
     f->tokens = hr_xmalloc(n_max * sizeof *f->tokens);
     memcpy(f->tokens, r->prompt, (size_t)r->n_prompt * sizeof *f->tokens);
     f->seq = (struct hr_seq){
-        .user = f, .group = r->group, .n_tokens = r->n_prompt, .n_prompt = r->n_prompt, .n_max = (int)n_max};
+        .user = f,
+        .group = r->group,
+        .tokens = f->tokens,
+        .n_tokens = r->n_prompt,
+        .n_prompt = r->n_prompt,
+        .n_max = (int)n_max,
+        .sure = r->ignore_eos && r->n_stop == 0 && r->n_stop_ids == 0,
+    };
     for (int i = 0; i < r->n_stop; i++) {
         HR_ASSERT(r->stop_len[i] > 0);
         if (r->stop_len[i] > f->stop_len_max) f->stop_len_max = r->stop_len[i];

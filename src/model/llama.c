@@ -52,6 +52,7 @@ void hr_model_plan(const struct hr_model_config *c, enum hr_dtype act, const str
     out->weights = (per_layer * (uint64_t)c->n_layers + vocab) * size;
     out->kv_per_token = (uint64_t)c->n_layers * 2 * (uint64_t)c->n_kv_heads * c->head_dim * size;
     out->kv = out->kv_per_token * HR_PAGE_TOKENS * (uint64_t)o->n_pages;
+    out->kv_host = out->kv_per_token * HR_PAGE_TOKENS * (uint64_t)o->n_host_pages;
     uint64_t row = 4 * (dim + (uint64_t)qkv_rows(c) + 2 * (uint64_t)c->n_ff) +
                    size * (dim + 2 * q + (uint64_t)c->n_ff);
     uint64_t out_row = 4 * (uint64_t)c->n_vocab + size * dim;
@@ -253,7 +254,7 @@ static enum hr_status make_activations(struct hr_model *m, const struct hr_model
                                                    list[i].name, list[i].t, err);
         if (st) return st;
     }
-    return be->ops->kv_create(be, c->n_layers, o->n_pages, &m->shape, &m->kv, err);
+    return be->ops->kv_create(be, c->n_layers, o->n_pages, o->n_host_pages, &m->shape, &m->kv, err);
 }
 
 static enum hr_status load_weights(struct hr_model *m, const struct hr_model_file *mf,
@@ -356,6 +357,14 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
         op->matmul(be, m->logits, m->h_out, m->lm_head, NULL, batch->n_out, false);
     }
     op->step_end(be);
+}
+
+void hr_model_kv_save(struct hr_model *m, int32_t page, int32_t host_page) {
+    m->be->ops->kv_save(m->be, m->kv, page, host_page);
+}
+
+void hr_model_kv_load(struct hr_model *m, int32_t host_page, int32_t page) {
+    m->be->ops->kv_load(m->be, m->kv, host_page, page);
 }
 
 void hr_model_sample(struct hr_model *m, int n_rows, const struct hr_sample_row *rows,

@@ -18,6 +18,7 @@ struct hr_model_opts {
     int max_tokens; /* rows of a step */
     int max_out;    /* rows with logits of a step */
     int n_pages;    /* KV pages of HR_PAGE_TOKENS */
+    int n_host_pages; /* host copies of pages; 0: none */
     struct hr_pool *pool; /* borrowed for the call: reads and packs weights */
     /* done and total bytes of bf16 weights; called on the creating thread. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
@@ -26,7 +27,7 @@ struct hr_model_opts {
 
 /* Bytes that hr_model_create will take from the backend, by part. */
 struct hr_model_plan {
-    uint64_t weights, kv, activations, kv_per_token;
+    uint64_t weights, kv, kv_host, activations, kv_per_token;
 };
 void hr_model_plan(const struct hr_model_config *cfg, enum hr_dtype act,
                    const struct hr_model_opts *opts, struct hr_model_plan *out);
@@ -36,6 +37,10 @@ HR_MUST_USE enum hr_status hr_model_create(struct hr_backend *be, const struct h
                                            const struct hr_model_opts *opts, struct hr_model **out,
                                            struct hr_err *err);
 void hr_model_destroy(struct hr_model **m);
+
+/* Copies a KV page to a host page or back; see backend.h. */
+void hr_model_kv_save(struct hr_model *m, int32_t page, int32_t host_page);
+void hr_model_kv_load(struct hr_model *m, int32_t host_page, int32_t page);
 
 /* Computes a step: writes KV of all its tokens, leaves logits of its out_rows. */
 void hr_model_forward(struct hr_model *m, const struct hr_batch *batch);

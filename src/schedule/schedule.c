@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule: continuous batching with chunked prefill over a pool of pages; see schedule.h.
- *
- * A step takes decode rows first (one a sequence that is up to date), then fills the token budget with
- * prompt chunks in order of admission. Admission looks at pages that are free now, less what the running
- * ones are still expected to need, by the mean completion length that the group has shown so far. A wrong
- * guess costs a preemption, never a deadlock. */
+ * schedule: continuous batching with chunked prefill over cached pages; see schedule.h. */
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
@@ -13,33 +8,37 @@
 
 #include "base/assert.h"
 #include "base/buf.h"
+#include "schedule/lengths.h"
 
 /* Before a group has finished anything its rows are expected to be this long: near the mean of chat
- * answers; the true mean takes over with the first rows. */
+ * answers; the true lengths take over with the first rows. */
 #define EXPECTED_PRIOR 256
 
 struct group {
-    int64_t n_finished, sum_completion; /* of completions: they teach the expected length */
+    struct hr_lengths lengths;
     struct hr_sched_group_counts counts;
 };
 
 struct hr_sched {
     struct hr_sched_opts opts;
-    struct hr_kv_pages *pool;
+    struct hr_kv *kv;
     struct hr_seq *head, *tail; /* waiting */
     int n_waiting;
     struct hr_seq **running; /* owned; [max_running], oldest first */
     int n_running;
     struct hr_sched_piece *pieces; /* owned; [max_running] */
     int n_pieces;
+    int until_look; /* steps until the waiting ones are looked at again */
     struct group groups[HR_SCHED_GROUPS_MAX];
 };
 
 struct hr_sched *hr_sched_create(const struct hr_sched_opts *opts) {
     HR_ASSERT(opts->max_running > 0 && opts->step_tokens >= opts->max_running);
+    HR_ASSERT(opts->decode_steps > 0 && opts->window > 0 && opts->passes_max >= 0);
     struct hr_sched *s = hr_xcalloc(1, sizeof *s);
     s->opts = *opts;
-    s->pool = hr_kv_pages_create(opts->n_pages, opts->scatter);
+    s->kv = hr_kv_create(&(struct hr_kv_opts){
+        .n_pages = opts->n_pages, .n_host_pages = opts->n_host_pages, .scatter = opts->scatter});
     s->running = hr_xcalloc((size_t)opts->max_running, sizeof(struct hr_seq *));
     s->pieces = hr_xcalloc((size_t)opts->max_running, sizeof *s->pieces);
     return s;
@@ -48,16 +47,18 @@ struct hr_sched *hr_sched_create(const struct hr_sched_opts *opts) {
 void hr_sched_destroy(struct hr_sched **ps) {
     struct hr_sched *s = *ps;
     if (!s) return;
-    hr_kv_pages_destroy(&s->pool);
+    hr_kv_destroy(&s->kv);
     free(s->running);
     free(s->pieces);
     free(s);
     *ps = NULL;
 }
 
-static int pages_for(const struct hr_sched *s, int n_tokens) {
-    return (n_tokens + s->opts.page_tokens - 1) / s->opts.page_tokens;
+static int pages_for(int n_tokens) {
+    return (n_tokens + HR_KV_PAGE_TOKENS - 1) / HR_KV_PAGE_TOKENS;
 }
+
+/* ---- the line ----------------------------------------------------------------------------------- */
 
 static void wait_push(struct hr_sched *s, struct hr_seq *seq, bool front) {
     seq->prev = front ? NULL : s->tail;
@@ -79,53 +80,116 @@ static void wait_remove(struct hr_sched *s, struct hr_seq *seq) {
 }
 
 bool hr_sched_submit(struct hr_sched *s, struct hr_seq *seq) {
-    HR_ASSERT(seq->n_tokens > 0 && seq->n_tokens < seq->n_max);
+    HR_ASSERT(seq->n_tokens > 0 && seq->n_tokens < seq->n_max && seq->n_prompt <= seq->n_tokens);
     HR_ASSERT(seq->group >= 0 && seq->group < HR_SCHED_GROUPS_MAX);
-    if (pages_for(s, seq->n_max) > s->opts.n_pages) return false;
-    seq->n_computed = seq->n_high = seq->n_pages = 0;
-    seq->running = false;
-    seq->pages = hr_xmalloc((size_t)pages_for(s, seq->n_max) * sizeof *seq->pages);
+    int n_pages = pages_for(seq->n_max);
+    if (n_pages > s->opts.n_pages) return false;
+    seq->n_computed = seq->n_high = seq->n_passed = seq->n_kept = 0;
+    seq->running = seq->started = false;
+    seq->kv = (struct hr_kv_seq){.pages = hr_xmalloc((size_t)n_pages * sizeof(int32_t)),
+                                 .nodes = hr_xmalloc((size_t)n_pages * sizeof(struct hr_kv_node *))};
+    hr_kv_know(s->kv, seq->tokens, seq->n_prompt);
     wait_push(s, seq, false);
     return true;
 }
 
-/* Tokens that seq will hold when it ends, as far as one can tell. */
-static int expected_tokens(const struct hr_sched *s, const struct hr_seq *seq) {
-    const struct group *g = &s->groups[seq->group];
-    int64_t mean = g->n_finished ? g->sum_completion / g->n_finished : EXPECTED_PRIOR;
-    int64_t n = seq->n_prompt + mean;
-    if (n < seq->n_tokens + 1) n = seq->n_tokens + 1; /* it has outlived the guess already */
-    return n > seq->n_max ? seq->n_max : (int)n;
+/* ---- admission ---------------------------------------------------------------------------------- */
+
+/* Tokens that seq will still bring, as far as one can tell. */
+static int expected_rest(const struct hr_sched *s, const struct hr_seq *seq) {
+    int most = seq->n_max - seq->n_tokens;
+    if (seq->sure) return most;
+    int rest = hr_lengths_rest(&s->groups[seq->group].lengths, seq->n_tokens - seq->n_prompt, EXPECTED_PRIOR);
+    return rest < most ? rest : most;
 }
 
-/* Pages that the running sequences are still expected to take. */
-static int pages_promised(const struct hr_sched *s) {
-    int n = 0;
+/* The most pages that the running sequences and `next` will have taken more than they have given back, at
+ * any time within the horizon. */
+static int future_need(const struct hr_sched *s, const struct hr_seq *next) {
+    enum { N_MARKS = HR_SCHED_HORIZON / HR_KV_PAGE_TOKENS };
+    int need[N_MARKS], most = 0, fresh = (expected_rest(s, next) - 1) / HR_KV_PAGE_TOKENS;
+    for (int k = 0; k < N_MARKS; k++) need[k] = k < fresh ? k + 1 : fresh;
     for (int i = 0; i < s->n_running; i++) {
-        int more = pages_for(s, expected_tokens(s, s->running[i])) - s->running[i]->n_pages;
-        n += more > 0 ? more : 0;
+        const struct hr_seq *seq = s->running[i];
+        int rest = expected_rest(s, seq), known = pages_for(seq->n_tokens + 1) - seq->kv.n_pages;
+        for (int k = 0; k < N_MARKS; k++) {
+            int steps = (k + 1) * HR_KV_PAGE_TOKENS;
+            /* Pages that others share do not come back; its own do. */
+            if (rest <= steps) need[k] -= seq->kv.n_pages - pages_for(seq->n_prompt);
+            else need[k] += known + k + 1;
+        }
     }
-    return n;
+    for (int k = 0; k < N_MARKS; k++)
+        if (need[k] > most) most = need[k];
+    return most;
+}
+
+struct choice {
+    struct hr_seq *seq;
+    struct hr_kv_match match;
+    int rest;
+};
+
+static bool better(const struct choice *a, const struct choice *b) {
+    if (!b->seq) return true;
+    if (a->match.n_pages != b->match.n_pages) return a->match.n_pages > b->match.n_pages;
+    /* A known long one first: what is long and late ends alone. */
+    return a->seq->sure && b->seq->sure && a->rest > b->rest;
+}
+
+/* The waiting sequence to admit next. Nobody passes a preempted one, or one that was passed often. */
+static struct choice choose(struct hr_sched *s) {
+    struct choice best = {0};
+    int n = 0;
+    for (struct hr_seq *q = s->head; q && n < s->opts.window; q = q->next, n++) {
+        struct choice c = {.seq = q, .rest = expected_rest(s, q)};
+        hr_kv_match(s->kv, q->tokens, q->n_tokens, &c.match);
+        bool first = q->started || q->n_passed >= s->opts.passes_max;
+        if (!c.match.promised && (first || better(&c, &best))) best = c;
+        if (first) break;
+    }
+    return best;
+}
+
+static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
+    struct group *g = &s->groups[seq->group];
+    for (struct hr_seq *q = s->head; q != seq; q = q->next) q->n_passed++;
+    wait_remove(s, seq);
+    if (seq->n_kept) hr_kv_forget(s->kv, seq->tokens, seq->n_kept);
+    seq->n_kept = 0;
+    if (!seq->started) {
+        int hit = have < seq->n_prompt ? have : seq->n_prompt;
+        g->counts.cached_tokens += hit;
+        seq->n_high = have;
+    }
+    seq->started = seq->running = true;
+    seq->n_computed = have;
+    s->running[s->n_running++] = seq;
+}
+
+/* Pages to keep free when `next` is admitted. With a host tier of some size a wrong guess costs a copy of a
+ * few pages, so only the next four steps are provided for (a sequence takes a page in sixteen); without one
+ * it costs computing again, so the horizon decides. */
+static int reserve(const struct hr_sched *s, const struct hr_seq *next) {
+    return s->opts.n_host_pages >= s->opts.n_pages ? s->n_running / 4 : future_need(s, next);
 }
 
 static void admit(struct hr_sched *s) {
-    int promised = pages_promised(s);
+    if (s->n_running > 0 && s->until_look > 0) return;
+    s->until_look = s->opts.decode_steps;
     while (s->n_running < s->opts.max_running && s->head) {
-        struct hr_seq *seq = s->head;
-        int need = pages_for(s, expected_tokens(s, seq));
-        if (s->n_running > 0 && hr_kv_pages_n_free(s->pool) - promised < need) return;
-        promised += need;
-        wait_remove(s, seq);
-        seq->running = true;
-        s->running[s->n_running++] = seq;
+        struct choice c = choose(s);
+        if (!c.seq) return;
+        int pinned = c.match.n_pages - c.match.n_loads - c.match.n_unpinned;
+        int now = pages_for(c.seq->n_tokens + 1) - pinned;
+        if (s->n_running > 0 && hr_kv_n_available(s->kv) < now + reserve(s, c.seq)) return;
+        int have = hr_kv_attach(s->kv, &c.seq->kv, c.seq->tokens, c.seq->n_tokens, c.seq->n_prompt);
+        if (have < 0) return;
+        start(s, c.seq, have);
     }
 }
 
-static void release_pages(struct hr_sched *s, struct hr_seq *seq) {
-    hr_kv_pages_give(s->pool, seq->pages, seq->n_pages);
-    seq->n_pages = 0;
-    seq->n_computed = 0;
-}
+/* ---- the step ----------------------------------------------------------------------------------- */
 
 static void remove_running(struct hr_sched *s, struct hr_seq *seq) {
     int i = 0;
@@ -135,22 +199,21 @@ static void remove_running(struct hr_sched *s, struct hr_seq *seq) {
 }
 
 static void preempt(struct hr_sched *s, struct hr_seq *seq) {
-    release_pages(s, seq);
+    hr_kv_preempt(s->kv, &seq->kv, seq->n_computed);
+    /* Itself is the user that its own pages have. */
+    seq->n_kept = seq->n_computed;
+    hr_kv_know(s->kv, seq->tokens, seq->n_kept);
+    seq->n_computed = 0;
     remove_running(s, seq);
     wait_push(s, seq, true);
     s->groups[seq->group].counts.preemptions++;
 }
 
-/* Pages for the first n_tokens of running[i], preempting younger ones. False when running[i] itself is
- * the youngest and there are none: it was preempted then. */
+/* Pages for the first n_tokens of running[i], preempting younger ones. False when running[i] itself is the
+ * youngest and there are none: it was preempted then. */
 static bool take_pages(struct hr_sched *s, int i, int n_tokens) {
     struct hr_seq *seq = s->running[i];
-    while (seq->n_pages < pages_for(s, n_tokens)) {
-        int32_t id = hr_kv_pages_take(s->pool);
-        if (id >= 0) {
-            seq->pages[seq->n_pages++] = id;
-            continue;
-        }
+    while (!hr_kv_grow(s->kv, &seq->kv, n_tokens)) {
         struct hr_seq *victim = s->running[s->n_running - 1];
         HR_ASSERT(victim != seq || i > 0); /* the oldest always fits: submit has checked it */
         preempt(s, victim);
@@ -194,39 +257,55 @@ void hr_sched_commit(struct hr_sched *s) {
         struct hr_seq *seq = s->pieces[i].seq;
         struct hr_sched_group_counts *counts = &s->groups[seq->group].counts;
         int end = seq->n_computed + s->pieces[i].n_rows;
-        if (seq->n_computed < seq->n_high) {
-            int again = (end < seq->n_high ? end : seq->n_high) - seq->n_computed;
-            counts->recomputed_tokens += again;
-        }
-        int fresh_prompt = (end < seq->n_prompt ? end : seq->n_prompt) - seq->n_high;
-        if (fresh_prompt > 0) counts->prefill_tokens += fresh_prompt;
+        if (seq->n_computed < seq->n_high)
+            counts->recomputed_tokens += (end < seq->n_high ? end : seq->n_high) - seq->n_computed;
+        int fresh = (end < seq->n_prompt ? end : seq->n_prompt) - seq->n_high;
+        if (fresh > 0) counts->prefill_tokens += fresh;
         seq->n_computed = end;
         if (end > seq->n_high) seq->n_high = end;
+        hr_kv_computed(s->kv, &seq->kv, end);
     }
     s->n_pieces = 0;
-    int used = 0;
-    for (int i = 0; i < s->n_running; i++) used += s->running[i]->n_pages;
-    HR_ASSERT(used + hr_kv_pages_n_free(s->pool) == s->opts.n_pages);
+    s->until_look--;
+}
+
+int hr_sched_orders(struct hr_sched *s, const struct hr_kv_order **orders) {
+    return hr_kv_orders(s->kv, orders);
+}
+
+void hr_sched_orders_done(struct hr_sched *s) {
+    hr_kv_orders_done(s->kv);
 }
 
 void hr_sched_finish(struct hr_sched *s, struct hr_seq *seq, int n_completion) {
-    release_pages(s, seq);
+    hr_kv_release(s->kv, &seq->kv);
+    hr_kv_forget(s->kv, seq->tokens, seq->n_prompt);
+    if (seq->n_kept) hr_kv_forget(s->kv, seq->tokens, seq->n_kept);
     if (seq->running) remove_running(s, seq);
     else wait_remove(s, seq);
-    free(seq->pages);
-    seq->pages = NULL;
-    if (n_completion >= 0) {
-        s->groups[seq->group].n_finished++;
-        s->groups[seq->group].sum_completion += n_completion;
-    }
+    free(seq->kv.pages);
+    free(seq->kv.nodes);
+    seq->kv = (struct hr_kv_seq){0};
+    if (n_completion >= 0) hr_lengths_learn(&s->groups[seq->group].lengths, n_completion);
+    s->until_look = 0; /* somebody may take its place at once */
 }
 
 void hr_sched_counts(const struct hr_sched *s, struct hr_sched_counts *out) {
-    *out = (struct hr_sched_counts){
-        .n_running = s->n_running,
-        .n_waiting = s->n_waiting,
-        .n_pages = s->opts.n_pages,
-        .n_pages_used = s->opts.n_pages - hr_kv_pages_n_free(s->pool),
-    };
+    *out = (struct hr_sched_counts){.n_running = s->n_running, .n_waiting = s->n_waiting};
+    hr_kv_get_counts(s->kv, &out->kv);
+    out->n_pages_running = out->kv.n_pinned + out->kv.n_private;
     for (int i = 0; i < HR_SCHED_GROUPS_MAX; i++) out->groups[i] = s->groups[i].counts;
+}
+
+void hr_sched_check(const struct hr_sched *s) {
+    hr_kv_check(s->kv);
+    for (int i = 0; i < s->n_running; i++) {
+        const struct hr_seq *seq = s->running[i];
+        HR_ASSERT(seq->running && seq->n_computed <= seq->kv.n_pages * HR_KV_PAGE_TOKENS);
+        HR_ASSERT(seq->kv.n_nodes == seq->n_computed / HR_KV_PAGE_TOKENS);
+    }
+    int n = 0;
+    for (const struct hr_seq *q = s->head; q; q = q->next, n++)
+        HR_ASSERT(!q->running && q->kv.n_pages == 0 && (!q->next || q->next->prev == q));
+    HR_ASSERT(n == s->n_waiting);
 }

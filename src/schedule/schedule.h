@@ -4,49 +4,59 @@
  *
  * Pure: no clock, no I/O, no tensors; a step's plan depends on the calls made before it alone.
  *
- * A sequence is a run of known tokens (prompt and what has been sampled) of which the first n_computed
- * have their KV in its pages. A step computes some of the rest; when that reaches the last known token,
- * the step samples the next one. So prefill, decode, going on after a kill and coming back after a
- * preemption are one thing: computing what is known but not computed.
+ * A sequence is a run of known tokens (prompt and what has been sampled) of which the first n_computed have
+ * their KV in its pages. A step computes some of the rest; when that reaches the last known token, the step
+ * samples the next one. So prefill, decode, going on after a kill and coming back after a preemption are one
+ * thing: computing what is known but not computed.
  *
- * Life: submit -> waiting -> (admitted) running -> finish. When pages run out, the youngest running
- * sequence gives all its pages back and waits first in line (preemption). A sequence that alone fits
- * the pool always ends: the oldest running one is never preempted. */
+ * Life: submit -> waiting -> (admitted) running -> finish. Admission takes, of a window of waiting sequences,
+ * the one with the most cached, so that a shared prefix is computed once and used while it is hot; nobody is
+ * passed by more than `passes_max` others. One whose next page a running sequence is just computing waits
+ * for it. How many run is bounded by pages: with a host tier as many as have room now, without one as many as
+ * will have it for the next HR_SCHED_HORIZON steps, by expected lengths. When the guess was low, the youngest
+ * running sequence goes back to the head of the line; its KV stays in the tree and on the host, so that coming
+ * back is a copy. The oldest is never preempted, so everything ends. */
 #ifndef HR_SCHEDULE_SCHEDULE_H
 #define HR_SCHEDULE_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kv/pages.h"
+#include "kv/kv.h"
 
 #define HR_SCHED_GROUPS_MAX 64 /* datasets in one run */
+#define HR_SCHED_HORIZON    64 /* decode steps that admission looks ahead: four pages of each sequence */
 
 struct hr_sched_opts {
-    int page_tokens;     /* tokens a page */
-    int max_running;     /* sequences that hold pages at once */
-    int step_tokens;     /* token budget of a step; >= max_running */
-    uint64_t scatter;    /* see hr_kv_pages_create */
-    int n_pages;
+    int n_pages, n_host_pages; /* of HR_KV_PAGE_TOKENS tokens */
+    int max_running;  /* sequences that hold device pages at once */
+    int step_tokens;  /* token budget of a step; >= max_running */
+    int decode_steps; /* steps between two looks at the waiting ones; 1: each */
+    int window;       /* waiting sequences among which admission chooses */
+    int passes_max;   /* later ones that may be admitted before a waiting one */
+    uint64_t scatter; /* see hr_kv_opts */
 };
 
-/* One sequence. The caller owns the struct and keeps it until hr_sched_finish; fields marked (s) are
- * the scheduler's. */
+/* One sequence. The caller owns the struct and keeps it until hr_sched_finish; fields marked (s) are the
+ * scheduler's. */
 struct hr_seq {
     void *user;
-    int group;      /* dataset, 0 .. HR_SCHED_GROUPS_MAX-1 */
-    int n_tokens;   /* known tokens; the caller adds 1 after each sampled one */
-    int n_prompt;   /* of them, the prompt's */
-    int n_max;      /* n_tokens never passes this (prompt + max_tokens) */
-    int n_computed; /* (s) tokens whose KV is in the pages */
-    int n_high;     /* (s) highest n_computed ever: computing below it again is recomputation */
-    int32_t *pages; /* (s) owned by the scheduler; page ids of positions in order */
-    int n_pages;    /* (s) */
-    bool running;   /* (s) */
+    int group;             /* dataset, 0 .. HR_SCHED_GROUPS_MAX-1 */
+    const int32_t *tokens; /* [n_max]; the known ones are filled in. Must not move. */
+    int n_tokens;          /* known tokens; the caller adds 1 after each sampled one */
+    int n_prompt;          /* of them, the prompt's */
+    int n_max;             /* n_tokens never passes this (prompt + max_tokens) */
+    bool sure;             /* it will get to n_max, as far as one can tell (EOS is ignored) */
+    int n_computed;        /* (s) tokens whose KV is in the pages */
+    int n_high;            /* (s) highest n_computed ever: below it computing is recomputation */
+    struct hr_kv_seq kv;   /* (s) pages of positions in order: kv.pages */
+    bool running, started; /* (s) */
+    int n_passed;          /* (s) later ones admitted before it */
+    int n_kept;            /* (s) tokens announced to kv while it waits preempted */
     struct hr_seq *prev, *next; /* (s) waiting list */
 };
 
-/* One piece of a step: rows of seq from n_computed on. */
+/* One piece of a step: rows of seq from pos0 on. */
 struct hr_sched_piece {
     struct hr_seq *seq;
     int pos0, n_rows;
@@ -56,11 +66,13 @@ struct hr_sched_piece {
 struct hr_sched_group_counts {
     int64_t preemptions;
     int64_t prefill_tokens;    /* prompt tokens computed for the first time */
+    int64_t cached_tokens;     /* prompt tokens that were found in the cache instead */
     int64_t recomputed_tokens; /* computed again after a preemption */
 };
 struct hr_sched_counts {
     int n_running, n_waiting;
-    int n_pages_used, n_pages;
+    int n_pages_running; /* device pages of running sequences, shared ones once */
+    struct hr_kv_counts kv;
     struct hr_sched_group_counts groups[HR_SCHED_GROUPS_MAX];
 };
 
@@ -69,20 +81,26 @@ struct hr_sched;
 struct hr_sched *hr_sched_create(const struct hr_sched_opts *opts);
 void hr_sched_destroy(struct hr_sched **s);
 
-/* Puts a sequence at the end of the line. False when the pool can never hold n_max tokens: it is not
- * taken then. */
+/* Puts a sequence at the end of the line. False when the pool can never hold n_max tokens: it is not taken
+ * then. */
 bool hr_sched_submit(struct hr_sched *s, struct hr_seq *seq);
 
-/* Plans a step: admits, preempts, takes pages. Returns the number of pieces (0: nothing to do);
- * *pieces is borrowed until the next call. */
+/* Plans a step: admits, preempts, takes pages. Returns the number of pieces (0: nothing to do); *pieces is
+ * borrowed until the next call. The orders of hr_sched_orders come before the step. */
 int hr_sched_plan(struct hr_sched *s, const struct hr_sched_piece **pieces);
-/* The planned step was computed: its rows count as computed. */
+/* The planned step was computed: its rows count as computed, full pages become part of the tree. */
 void hr_sched_commit(struct hr_sched *s);
 
-/* The sequence is over, wherever it is: its pages are free. n_completion teaches the group's expected
- * length (negative: teaches nothing, for a withdrawn one). */
+/* Page copies to carry out, in order, before the next step computes; hr_sched_orders_done when they are. */
+int hr_sched_orders(struct hr_sched *s, const struct hr_kv_order **orders);
+void hr_sched_orders_done(struct hr_sched *s);
+
+/* The sequence is over, wherever it is. n_completion teaches the group's lengths (negative: teaches
+ * nothing, for one that failed). */
 void hr_sched_finish(struct hr_sched *s, struct hr_seq *seq, int n_completion);
 
 void hr_sched_counts(const struct hr_sched *s, struct hr_sched_counts *out);
+/* Asserts all invariants; for tests and debug builds (O(pages)). */
+void hr_sched_check(const struct hr_sched *s);
 
 #endif

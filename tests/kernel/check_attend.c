@@ -84,7 +84,7 @@ static struct rig rig_create(const struct world *w, const struct check_tier *tie
                                   .rope_dim = rope_dim,
                                   .scale = attn_scale(&w->s)};
     struct hr_err err;
-    check_ok(g.c.ops->kv_create(g.c.be, 2, w->n_pages, &shape, &g.kv, &err), &err);
+    check_ok(g.c.ops->kv_create(g.c.be, 2, w->n_pages, 0, &shape, &g.kv, &err), &err);
     g.qkv = check_tensor(&g.c, HR_F32, max_tokens, qkv_cols(&w->s), NULL);
     g.q = check_tensor(&g.c, w->act, max_tokens, dim, NULL);
     g.y = check_tensor(&g.c, w->act, max_tokens, dim, NULL);

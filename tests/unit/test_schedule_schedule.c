@@ -1,129 +1,208 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule: a random job driven to its end must finish every sequence once, whatever the pool's size. */
+ * schedule: random jobs driven to their end must finish every sequence once, whatever the pool's size, with
+ * every position of every page as its reader expects (kv_memory.h), and nobody passed too often.
+ *
+ * HEADRACE_LONG=1: ten times as many sequences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "base/rng.h"
+#include "kv_memory.h"
 #include "schedule/schedule.h"
 
-#define N_SEQS 200
+#define N_MAX_TOKENS 400
+#define PASSES_MAX   20
+
+struct item {
+    struct hr_seq seq;
+    int32_t tokens[N_MAX_TOKENS];
+    int target; /* known tokens at the end */
+    bool finished;
+};
 
 struct job {
-    struct hr_seq seqs[N_SEQS];
-    int target[N_SEQS]; /* known tokens at the end */
-    int n_finished, next;
+    struct item *items;
+    int n_items, n_finished, next;
     uint64_t seed, counter;
+    struct memory mem;
+    struct hr_sched_opts opts;
+    int64_t n_steps, cached, recomputed, prefill, preemptions, loads;
+    double used_share; /* mean share of the pool in use by running ones while others waited */
+    int64_t n_used;
 };
 
 static int draw(struct job *j, int lo, int hi) {
     return lo + (int)(hr_rng_uniform(j->seed, 1, j->counter++) * (hi - lo + 1));
 }
 
-static void fill(struct job *j, int n_max_tokens) {
-    for (int i = 0; i < N_SEQS; i++) {
-        int n_prompt = draw(j, 1, n_max_tokens / 2), n_max = draw(j, n_prompt + 1, n_max_tokens);
-        j->target[i] = draw(j, n_prompt + 1, n_max);
-        int known = draw(j, 0, 3) ? n_prompt : draw(j, n_prompt, j->target[i] - 1); /* some are resumed */
-        j->seqs[i] = (struct hr_seq){
-            .user = j, .group = i % 3, .n_prompt = n_prompt, .n_tokens = known, .n_max = n_max};
+/* A third behind a long shared prefix, a third samples of one prompt, a third alone. */
+static void fill(struct job *j) {
+    for (int i = 0; i < j->n_items; i++) {
+        struct item *it = &j->items[i];
+        int n_prompt = draw(j, 1, N_MAX_TOKENS / 2), kind = i % 3;
+        for (int k = 0; k < N_MAX_TOKENS; k++) it->tokens[k] = kind == 0 && k < 90 ? 5 : draw(j, 0, 3);
+        if (kind == 1 && i % 9 != 1) {
+            n_prompt = j->items[i - 3].seq.n_prompt;
+            memcpy(it->tokens, j->items[i - 3].tokens, (size_t)n_prompt * sizeof *it->tokens);
+        }
+        int n_max = draw(j, n_prompt + 1, N_MAX_TOKENS);
+        it->target = draw(j, n_prompt + 1, n_max);
+        bool resumed = draw(j, 0, 3) == 0;
+        it->seq = (struct hr_seq){.user = it, .group = kind, .tokens = it->tokens, .n_prompt = n_prompt,
+                                  .n_tokens = resumed ? draw(j, n_prompt, it->target - 1) : n_prompt,
+                                  .n_max = n_max, .sure = i % 5 == 0};
     }
 }
 
-/* No page twice, each sequence's rows follow its pages, no more rows than the budget. */
-static void check_plan(const struct hr_sched_piece *p, int n, const struct hr_sched_opts *o) {
-    bool *used = calloc((size_t)o->n_pages, sizeof *used);
+/* No more rows than the budget; contents right; then what was computed is written. */
+static int compute(struct job *j, const struct hr_sched_piece *p, int n) {
     int rows = 0;
     for (int i = 0; i < n; i++) {
         const struct hr_seq *s = p[i].seq;
         rows += p[i].n_rows;
-        assert_true(p[i].n_rows > 0);
+        assert_true(p[i].n_rows > 0 && s->kv.n_pages * HR_KV_PAGE_TOKENS >= p[i].pos0 + p[i].n_rows);
         assert_int_equal(p[i].pos0, s->n_computed);
         assert_int_equal(p[i].samples, p[i].pos0 + p[i].n_rows == s->n_tokens);
-        assert_true(s->n_pages * o->page_tokens >= p[i].pos0 + p[i].n_rows);
-        for (int k = 0; k < s->n_pages; k++) {
-            assert_false(used[s->pages[k]]);
-            used[s->pages[k]] = true;
-        }
+        assert_true(s->n_passed <= PASSES_MAX);
     }
-    assert_true(rows <= o->step_tokens);
-    free(used);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(memory_compute(&j->mem, p[i].seq->tokens, p[i].seq->kv.pages, p[i].pos0,
+                                        p[i].pos0 + p[i].n_rows), -1);
+    return rows;
 }
 
-static void drive(int n_pages, int max_running, int step_tokens, int n_max_tokens, uint64_t seed,
-                  struct hr_sched_counts *counts) {
-    struct hr_sched_opts o = {.page_tokens = 16, .max_running = max_running, .step_tokens = step_tokens,
-                              .scatter = seed, .n_pages = n_pages};
-    struct hr_sched *s = hr_sched_create(&o);
-    struct job *j = calloc(1, sizeof *j);
-    j->seed = seed;
-    fill(j, n_max_tokens);
-    for (int n_steps = 0; j->n_finished < N_SEQS; n_steps++) {
-        assert_true(n_steps < 200000);
-        while (j->next < N_SEQS && draw(j, 0, 2)) {
-            assert_true(hr_sched_submit(s, &j->seqs[j->next]));
-            j->next++;
-        }
-        const struct hr_sched_piece *p;
-        int n = hr_sched_plan(s, &p);
-        check_plan(p, n, &o);
-        struct hr_seq *sampled[64];
-        int n_sampled = 0;
-        for (int i = 0; i < n; i++)
-            if (p[i].samples) sampled[n_sampled++] = p[i].seq;
-        hr_sched_commit(s);
-        for (int i = 0; i < n_sampled; i++) {
-            int k = (int)(sampled[i] - j->seqs);
-            if (++sampled[i]->n_tokens < j->target[k]) continue;
-            hr_sched_finish(s, sampled[i], j->target[k] - sampled[i]->n_prompt);
-            j->n_finished++;
-        }
-        hr_sched_counts(s, counts);
-        assert_true(n > 0 || counts->n_waiting == 0);
+static void obey(struct job *j, struct hr_sched *s) {
+    const struct hr_kv_order *o;
+    int n = hr_sched_orders(s, &o);
+    memory_obey(&j->mem, o, n);
+    hr_sched_orders_done(s);
+}
+
+static void step(struct job *j, struct hr_sched *s) {
+    const struct hr_sched_piece *p;
+    struct hr_sched_counts c;
+    int n = hr_sched_plan(s, &p), n_sampled = 0;
+    struct hr_seq *sampled[64];
+    obey(j, s);
+    hr_sched_counts(s, &c);
+    assert_true(n > 0 || c.n_waiting == 0); /* nobody waits beside an idle machine */
+    assert_true(compute(j, p, n) <= j->opts.step_tokens);
+    if (c.n_waiting > 0) {
+        j->used_share += (double)c.n_pages_running / j->opts.n_pages;
+        j->n_used++;
     }
-    assert_int_equal(counts->n_pages_used, 0);
-    free(j);
+    for (int i = 0; i < n; i++)
+        if (p[i].samples) sampled[n_sampled++] = p[i].seq;
+    hr_sched_commit(s);
+    for (int i = 0; i < n_sampled; i++) {
+        struct item *it = sampled[i]->user;
+        if (++sampled[i]->n_tokens < it->target) continue;
+        assert_false(it->finished);
+        it->finished = true;
+        hr_sched_finish(s, sampled[i], it->target - sampled[i]->n_prompt);
+        j->n_finished++;
+    }
+}
+
+static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t seed) {
+    *j = (struct job){.opts = o, .n_items = n_items, .seed = seed};
+    j->opts.window = 30;
+    j->opts.passes_max = PASSES_MAX;
+    j->opts.scatter = seed;
+    if (!j->opts.decode_steps) j->opts.decode_steps = 1;
+    j->items = calloc((size_t)n_items, sizeof *j->items);
+    memory_init(&j->mem, o.n_pages, o.n_host_pages);
+    fill(j);
+    struct hr_sched *s = hr_sched_create(&j->opts);
+    struct hr_sched_counts c;
+    for (j->n_steps = 0; j->n_finished < n_items; j->n_steps++) {
+        assert_true(j->n_steps < 400LL * n_items);
+        while (j->next < n_items && draw(j, 0, 2)) assert_true(hr_sched_submit(s, &j->items[j->next++].seq));
+        step(j, s);
+        if (j->n_steps % 8 == 0) hr_sched_check(s);
+    }
+    obey(j, s);
+    hr_sched_check(s);
+    hr_sched_counts(s, &c);
+    assert_int_equal(c.n_pages_running, 0);
+    assert_int_equal(c.kv.n_host_tails, 0);
+    for (int g = 0; g < 3; g++) {
+        j->cached += c.groups[g].cached_tokens;
+        j->prefill += c.groups[g].prefill_tokens;
+        j->recomputed += c.groups[g].recomputed_tokens;
+        j->preemptions += c.groups[g].preemptions;
+    }
+    j->loads = c.kv.loads;
+    printf("# %d pages, %d host, %d running: %lld steps, %.2f of the pool used, %lld prefilled, %lld cached, %lld "
+           "recomputed, %lld preempted, %lld loads\n",
+           o.n_pages, o.n_host_pages, o.max_running, (long long)j->n_steps,
+           j->n_used ? j->used_share / (double)j->n_used : 0, (long long)j->prefill, (long long)j->cached,
+           (long long)j->recomputed, (long long)j->preemptions, (long long)j->loads);
     hr_sched_destroy(&s);
+    memory_finish(&j->mem);
+    free(j->items);
 }
 
-static int64_t preemptions(const struct hr_sched_counts *c) {
-    return c->groups[0].preemptions + c->groups[1].preemptions + c->groups[2].preemptions;
+static int size(int n) {
+    return getenv("HEADRACE_LONG") ? 10 * n : n;
 }
 
 static void every_sequence_ends_once_in_a_large_pool(void **state) {
-    struct hr_sched_counts c;
-    for (uint64_t seed = 1; seed <= 5; seed++) {
-        drive(4096, 32, 64, 400, seed, &c);
-        assert_int_equal(preemptions(&c), 0);
-        assert_int_equal(c.groups[1].recomputed_tokens, 0);
-    }
+    struct job j;
+    drive(&j, (struct hr_sched_opts){.n_pages = 4096, .max_running = 32, .step_tokens = 64}, size(300), 1);
+    assert_true(j.preemptions == 0 && j.recomputed == 0 && j.cached > 0);
 }
 
 static void every_sequence_ends_once_when_the_pool_is_far_too_small(void **state) {
-    struct hr_sched_counts c;
+    struct job j;
     int64_t n = 0;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
-        drive(25 + (int)seed, 32, 40 + (int)seed, 400, seed, &c); /* 25 pages hold one longest sequence */
-        n += preemptions(&c);
+    for (uint64_t seed = 1; seed <= 10; seed++) { /* 25 pages hold one longest sequence */
+        drive(&j, (struct hr_sched_opts){.n_pages = 25 + 3 * (int)seed, .max_running = 32,
+                                         .step_tokens = 40 + (int)seed, .decode_steps = 1 + (int)seed % 4},
+              size(150), seed);
+        n += j.preemptions;
     }
-    assert_true(n > 0); /* or this test shows nothing */
+    assert_true(n > 0);
+}
+
+static void with_a_host_tier_nothing_is_computed_twice(void **state) {
+    struct job j;
+    int64_t n = 0;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        drive(&j, (struct hr_sched_opts){.n_pages = 60, .n_host_pages = 2000, .max_running = 32,
+                                         .step_tokens = 48},
+              size(150), seed);
+        assert_int_equal(j.recomputed, 0);
+        assert_true(j.used_share / (double)j.n_used > 0.85);
+        n += j.preemptions;
+    }
+    assert_true(n > 0);
+}
+
+static void a_host_tier_that_is_too_small_loses_nothing_but_time(void **state) {
+    struct job j;
+    for (uint64_t seed = 1; seed <= 6; seed++)
+        drive(&j, (struct hr_sched_opts){.n_pages = 40, .n_host_pages = 12 * (int)seed, .max_running = 24,
+                                         .step_tokens = 32},
+              size(100), seed);
 }
 
 static void one_sequence_at_a_time_works(void **state) {
-    struct hr_sched_counts c;
-    drive(25, 1, 1, 400, 3, &c);
-    assert_int_equal(preemptions(&c), 0);
+    struct job j;
+    drive(&j, (struct hr_sched_opts){.n_pages = 25, .max_running = 1, .step_tokens = 1}, size(40), 3);
+    assert_int_equal(j.preemptions, 0);
 }
 
 static void a_sequence_that_never_fits_is_not_taken(void **state) {
-    struct hr_sched_opts o = {.page_tokens = 16, .max_running = 4, .step_tokens = 8, .n_pages = 4};
+    struct hr_sched_opts o = {.max_running = 4, .step_tokens = 8, .n_pages = 4, .decode_steps = 1, .window = 8};
     struct hr_sched *s = hr_sched_create(&o);
-    struct hr_seq too_long = {.n_prompt = 10, .n_tokens = 10, .n_max = 65}, fits = too_long;
+    int32_t tokens[65] = {0};
+    struct hr_seq too_long = {.tokens = tokens, .n_prompt = 10, .n_tokens = 10, .n_max = 65}, fits = too_long;
     fits.n_max = 64;
     assert_false(hr_sched_submit(s, &too_long));
     assert_true(hr_sched_submit(s, &fits));
@@ -132,10 +211,11 @@ static void a_sequence_that_never_fits_is_not_taken(void **state) {
 }
 
 static void a_long_prompt_does_not_hold_decodes_back(void **state) {
-    struct hr_sched_opts o = {.page_tokens = 16, .max_running = 4, .step_tokens = 8, .n_pages = 100};
+    struct hr_sched_opts o = {.max_running = 4, .step_tokens = 8, .n_pages = 100, .decode_steps = 1, .window = 8};
     struct hr_sched *s = hr_sched_create(&o);
-    struct hr_seq a = {.n_prompt = 500, .n_tokens = 500, .n_max = 600},
-                  b = {.n_prompt = 1, .n_tokens = 1, .n_max = 20};
+    static int32_t ta[600], tb[20] = {9};
+    struct hr_seq a = {.tokens = ta, .n_prompt = 500, .n_tokens = 500, .n_max = 600},
+                  b = {.tokens = tb, .n_prompt = 1, .n_tokens = 1, .n_max = 20};
     const struct hr_sched_piece *p;
     assert_true(hr_sched_submit(s, &a) && hr_sched_submit(s, &b));
     for (int i = 0; i < 10; i++) {
@@ -150,13 +230,46 @@ static void a_long_prompt_does_not_hold_decodes_back(void **state) {
     hr_sched_destroy(&s);
 }
 
+static void a_shared_prefix_is_computed_once_even_when_all_start_at_once(void **state) {
+    enum { N = 16, N_PROMPT = 100, N_COMMON = 80 };
+    struct hr_sched_opts o = {.max_running = N, .step_tokens = 64, .n_pages = 400, .decode_steps = 1, .window = 32};
+    struct hr_sched *s = hr_sched_create(&o);
+    static int32_t tokens[N][120];
+    struct hr_seq seq[N];
+    const struct hr_sched_piece *p;
+    struct hr_sched_counts c;
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < 120; k++) tokens[i][k] = k < N_COMMON ? k : 1000 * i + k;
+        seq[i] = (struct hr_seq){.tokens = tokens[i], .n_prompt = N_PROMPT, .n_tokens = N_PROMPT, .n_max = 120};
+        assert_true(hr_sched_submit(s, &seq[i]));
+    }
+    for (int i = 0, n; i < 100; i++) {
+        n = hr_sched_plan(s, &p);
+        struct hr_seq *sampled[N];
+        int n_sampled = 0;
+        for (int k = 0; k < n; k++)
+            if (p[k].samples) sampled[n_sampled++] = p[k].seq;
+        hr_sched_commit(s);
+        for (int k = 0; k < n_sampled; k++)
+            if (++sampled[k]->n_tokens == 120) hr_sched_finish(s, sampled[k], 20);
+    }
+    hr_sched_counts(s, &c);
+    assert_int_equal(c.n_running + c.n_waiting, 0);
+    assert_int_equal(c.groups[0].prefill_tokens, N_COMMON + N * (N_PROMPT - N_COMMON));
+    assert_int_equal(c.groups[0].cached_tokens, (N - 1) * N_COMMON);
+    hr_sched_destroy(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sequence_ends_once_in_a_large_pool),
         cmocka_unit_test(every_sequence_ends_once_when_the_pool_is_far_too_small),
+        cmocka_unit_test(with_a_host_tier_nothing_is_computed_twice),
+        cmocka_unit_test(a_host_tier_that_is_too_small_loses_nothing_but_time),
         cmocka_unit_test(one_sequence_at_a_time_works),
         cmocka_unit_test(a_sequence_that_never_fits_is_not_taken),
         cmocka_unit_test(a_long_prompt_does_not_hold_decodes_back),
+        cmocka_unit_test(a_shared_prefix_is_computed_once_even_when_all_start_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

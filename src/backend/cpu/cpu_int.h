@@ -135,7 +135,11 @@ struct hr_kv_store {
     struct hr_attn_shape shape;
     int ldv;                     /* head_dim padded to 16 */
     size_t k_elems, block_elems; /* of one (layer, page, head): K, K and V */
-    struct hr_cpu_region mem;
+    size_t page_bytes;           /* of one page of one layer */
+    struct hr_cpu_region mem;    /* [layer][page][head] blocks */
+    int n_host_pages;
+    struct hr_cpu_region host; /* [host page][layer][head] blocks */
+    uint32_t *host_crc;        /* owned; [n_host_pages] in debug builds, else NULL */
 };
 
 /* A token while sampling: its logit below the best, the exp of it. */
@@ -209,9 +213,11 @@ void hr_cpu_weight_destroy(struct hr_backend *be, struct hr_weight **w);
 void hr_cpu_weight_write(struct hr_backend *be, struct hr_weight *w, int row0, int n_rows,
                          const float *src);
 enum hr_status hr_cpu_kv_create(struct hr_backend *be, int n_layers, int n_pages,
-                                const struct hr_attn_shape *shape, struct hr_kv_store **out,
-                                struct hr_err *err);
+                                int n_host_pages, const struct hr_attn_shape *shape,
+                                struct hr_kv_store **out, struct hr_err *err);
 void hr_cpu_kv_destroy(struct hr_backend *be, struct hr_kv_store **kv);
+void hr_cpu_kv_save(struct hr_backend *be, struct hr_kv_store *kv, int32_t page, int32_t host_page);
+void hr_cpu_kv_load(struct hr_backend *be, struct hr_kv_store *kv, int32_t host_page, int32_t page);
 void hr_cpu_embed(struct hr_backend *be, struct hr_tensor *y, const struct hr_weight *w,
                   float scale);
 void hr_cpu_rmsnorm(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x,

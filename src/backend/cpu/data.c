@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu_int.h"
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/hash.h"
 
 static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
@@ -201,10 +202,11 @@ static enum hr_status grow_attn(struct hr_cpu *be, int n_q, int ldv, struct hr_e
 }
 
 enum hr_status hr_cpu_kv_create(struct hr_backend *base, int n_layers, int n_pages,
-                                const struct hr_attn_shape *shape, struct hr_kv_store **out,
-                                struct hr_err *err) {
+                                int n_host_pages, const struct hr_attn_shape *shape,
+                                struct hr_kv_store **out, struct hr_err *err) {
     struct hr_cpu *be = (struct hr_cpu *)base;
-    HR_ASSERT(n_layers >= 1 && n_pages >= 1 && shape->n_heads >= 1 && shape->n_kv_heads >= 1);
+    HR_ASSERT(n_layers >= 1 && n_pages >= 1 && n_host_pages >= 0);
+    HR_ASSERT(shape->n_heads >= 1 && shape->n_kv_heads >= 1);
     if (shape->head_dim < 1 || shape->head_dim > HR_CPU_HEAD_MAX)
         return hr_err_set(err, HR_ERR_UNSUPPORTED, "head size %d: at most %d is supported",
                           shape->head_dim, HR_CPU_HEAD_MAX);
@@ -220,15 +222,23 @@ enum hr_status hr_cpu_kv_create(struct hr_backend *base, int n_layers, int n_pag
     kv->ldv = (int)round_up((size_t)shape->head_dim, 16);
     kv->k_elems = round_up((size_t)shape->head_dim, 2) * HR_PAGE_TOKENS;
     kv->block_elems = kv->k_elems + (size_t)kv->ldv * HR_PAGE_TOKENS;
-    size_t n_blocks = (size_t)n_layers * (size_t)n_pages * (size_t)shape->n_kv_heads;
+    kv->page_bytes =
+        (size_t)shape->n_kv_heads * kv->block_elems * hr_cpu_elem(base->act);
+    kv->n_host_pages = n_host_pages;
     int group = shape->n_heads / shape->n_kv_heads;
     if (grow_attn(be, group > HR_CPU_ATTN_QUERIES ? group : HR_CPU_ATTN_QUERIES, kv->ldv, err) !=
         HR_OK)
         goto fail;
-    if (hr_cpu_region_init(be, &kv->mem, n_blocks * kv->block_elems * hr_cpu_elem(base->act),
-                           "the KV cache", err) != HR_OK)
+    size_t token_page = (size_t)n_layers * kv->page_bytes;
+    if (hr_cpu_region_init(be, &kv->mem, (size_t)n_pages * token_page, "the KV cache", err) != HR_OK)
         goto fail;
     touch(&kv->mem);
+    if (n_host_pages > 0 && hr_cpu_region_init(be, &kv->host, (size_t)n_host_pages * token_page,
+                                               "the host tier of the KV cache", err) != HR_OK)
+        goto fail;
+#ifdef HR_DEBUG
+    kv->host_crc = hr_xcalloc((size_t)n_host_pages, sizeof *kv->host_crc);
+#endif
     *out = kv;
     return HR_OK;
 fail:
@@ -239,6 +249,47 @@ fail:
 void hr_cpu_kv_destroy(struct hr_backend *base, struct hr_kv_store **kv) {
     if (!*kv) return;
     hr_cpu_region_finish(&(*kv)->mem);
+    hr_cpu_region_finish(&(*kv)->host);
+    free((*kv)->host_crc);
     free(*kv);
     *kv = NULL;
+}
+
+/* The bytes of a page in one layer, and of a host page in one layer. */
+static char *page_at(const struct hr_kv_store *kv, int layer, int32_t page) {
+    HR_ASSERT(page >= 0 && page < kv->n_pages);
+    return (char *)kv->mem.data +
+           ((size_t)layer * (size_t)kv->n_pages + (size_t)page) * kv->page_bytes;
+}
+
+static char *host_at(const struct hr_kv_store *kv, int layer, int32_t host_page) {
+    HR_ASSERT(host_page >= 0 && host_page < kv->n_host_pages);
+    return (char *)kv->host.data +
+           ((size_t)host_page * (size_t)kv->n_layers + (size_t)layer) * kv->page_bytes;
+}
+
+/* A page is a few hundred kilobytes: copied at once, by the caller, it costs far less than a step. */
+static void copy_page(struct hr_kv_store *kv, int32_t page, int32_t host_page, bool to_host) {
+    hr_cpu_region_enter(&kv->mem);
+    hr_cpu_region_enter(&kv->host);
+    uint32_t crc = 0;
+    for (int i = 0; i < kv->n_layers; i++) {
+        char *dev = page_at(kv, i, page), *host = host_at(kv, i, host_page);
+        memcpy(to_host ? host : dev, to_host ? dev : host, kv->page_bytes);
+        if (kv->host_crc) crc = hr_crc32c(crc, host, kv->page_bytes);
+    }
+    if (kv->host_crc && to_host) kv->host_crc[host_page] = crc;
+    HR_ASSERT(!kv->host_crc || kv->host_crc[host_page] == crc); /* what was saved is what is loaded */
+    hr_cpu_region_leave(&kv->host);
+    hr_cpu_region_leave(&kv->mem);
+}
+
+void hr_cpu_kv_save(struct hr_backend *base, struct hr_kv_store *kv, int32_t page,
+                    int32_t host_page) {
+    copy_page(kv, page, host_page, true);
+}
+
+void hr_cpu_kv_load(struct hr_backend *base, struct hr_kv_store *kv, int32_t host_page,
+                    int32_t page) {
+    copy_page(kv, page, host_page, false);
 }

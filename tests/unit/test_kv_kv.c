@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv: random operations on pool, tree and host tier against a naive model: what each position of each page
+ * must hold (kv_memory.h), which prefixes have ever been computed, and the sums of pages.
+ *
+ * HEADRACE_LONG=1: a million operations instead of a hundred thousand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "kv_memory.h"
+
+#define N_SEQS   24
+#define N_TOKENS 160
+#define N_SEEN   (1 << 16) /* prefixes of whole pages that were ever computed, as a set of hashes */
+
+struct actor {
+    struct hr_kv_seq kv;
+    int32_t tokens[N_TOKENS], pages[N_TOKENS];
+    struct hr_kv_node *nodes[N_TOKENS];
+    int n_tokens, n_prompt, n_computed, n_kept;
+    bool known, holds;
+};
+
+struct world {
+    struct hr_kv *kv;
+    struct memory mem;
+    struct actor a[N_SEQS];
+    uint64_t *seen; /* [N_SEEN] */
+    uint64_t seed, counter;
+    int n_pages, n_host;
+    int64_t n_hits, n_loads, n_evictions;
+};
+
+static int draw(struct world *w, int lo, int hi) {
+    return lo + (int)(hr_rng_uniform(w->seed, 1, w->counter++) * (hi - lo + 1));
+}
+
+static uint64_t *seen_at(struct world *w, uint64_t h) {
+    size_t i = h % N_SEEN;
+    while (w->seen[i] && w->seen[i] != h) i = (i + 1) % N_SEEN;
+    return &w->seen[i];
+}
+
+static uint64_t prefix(const int32_t *tokens, int n) {
+    return hr_hash64(tokens, (size_t)n * sizeof *tokens, 99) | 1;
+}
+
+static void obey(struct world *w) {
+    const struct hr_kv_order *o;
+    int n = hr_kv_orders(w->kv, &o);
+    memory_obey(&w->mem, o, n);
+    hr_kv_orders_done(w->kv);
+}
+
+/* Few distinct prompts with long common beginnings: two tokens, changed rarely. */
+static void new_text(struct world *w, struct actor *a) {
+    a->n_prompt = draw(w, 1, N_TOKENS / 2);
+    a->n_tokens = a->n_prompt + draw(w, 0, 8);
+    int kind = draw(w, 0, 3), change = draw(w, 0, N_TOKENS);
+    for (int i = 0; i < N_TOKENS; i++) a->tokens[i] = kind * 10 + i / 16 + (i >= change ? draw(w, 0, 1) : 0);
+}
+
+static void enter(struct world *w, struct actor *a) {
+    new_text(w, a);
+    hr_kv_know(w->kv, a->tokens, a->n_prompt);
+    a->known = true;
+    a->n_computed = 0;
+}
+
+static void attach(struct world *w, struct actor *a) {
+    struct hr_kv_match m;
+    hr_kv_match(w->kv, a->tokens, a->n_tokens, &m);
+    assert_true(m.n_pages * HR_KV_PAGE_TOKENS < a->n_tokens);
+    for (int i = 1; i <= m.n_pages; i++) { /* nothing is in the cache that nobody has computed */
+        uint64_t h = prefix(a->tokens, i * HR_KV_PAGE_TOKENS);
+        assert_int_equal(*seen_at(w, h), h);
+    }
+    int had_tail = a->kv.n_tail && a->kv.i_tail == m.n_pages ? a->kv.n_tail : 0;
+    int have = hr_kv_attach(w->kv, &a->kv, a->tokens, a->n_tokens, a->n_prompt);
+    if (have < 0) {
+        assert_true(m.n_loads > 0);
+        return;
+    }
+    assert_true(have == m.n_pages * HR_KV_PAGE_TOKENS || have == m.n_pages * HR_KV_PAGE_TOKENS + had_tail);
+    if (a->n_kept) hr_kv_forget(w->kv, a->tokens, a->n_kept);
+    a->n_kept = 0;
+    a->holds = true;
+    a->n_computed = have;
+    w->n_hits += m.n_pages > 0;
+    w->n_loads += m.n_loads;
+}
+
+static void step(struct world *w, struct actor *a) {
+    int n = a->n_computed + draw(w, 1, 40);
+    if (n > a->n_tokens) n = a->n_tokens;
+    if (n == a->n_computed || !hr_kv_grow(w->kv, &a->kv, n)) return;
+    obey(w);
+    assert_int_equal(memory_compute(&w->mem, a->tokens, a->pages, a->n_computed, n), -1);
+    hr_kv_computed(w->kv, &a->kv, n);
+    a->n_computed = n;
+    for (int i = HR_KV_PAGE_TOKENS; i <= n; i += HR_KV_PAGE_TOKENS) {
+        uint64_t h = prefix(a->tokens, i);
+        *seen_at(w, h) = h;
+    }
+    if (a->n_computed == a->n_tokens && a->n_tokens < N_TOKENS) a->n_tokens++;
+}
+
+static void leave(struct world *w, struct actor *a) {
+    hr_kv_release(w->kv, &a->kv);
+    if (a->n_kept) hr_kv_forget(w->kv, a->tokens, a->n_kept);
+    hr_kv_forget(w->kv, a->tokens, a->n_prompt);
+    a->known = a->holds = false;
+    a->n_kept = 0;
+}
+
+static void preempt(struct world *w, struct actor *a) {
+    if (a->n_computed == a->n_tokens) return;
+    hr_kv_preempt(w->kv, &a->kv, a->n_computed);
+    a->n_kept = a->n_computed;
+    hr_kv_know(w->kv, a->tokens, a->n_kept);
+    a->holds = false;
+}
+
+static void act(struct world *w) {
+    struct actor *a = &w->a[draw(w, 0, N_SEQS - 1)];
+    int what = draw(w, 0, 99);
+    if (!a->known) enter(w, a);
+    else if (!a->holds && what < 90) attach(w, a);
+    else if (a->holds && what < 80) step(w, a);
+    else if (a->holds && what < 90) preempt(w, a);
+    else leave(w, a);
+}
+
+static void random_operations(int n_pages, int n_host, uint64_t seed, int n_ops) {
+    struct world *w = calloc(1, sizeof *w);
+    w->seed = seed;
+    w->seen = calloc(N_SEEN, sizeof *w->seen);
+    memory_init(&w->mem, n_pages, n_host);
+    w->kv = hr_kv_create(&(struct hr_kv_opts){.n_pages = n_pages, .n_host_pages = n_host, .scatter = seed});
+    for (int i = 0; i < N_SEQS; i++) w->a[i].kv.pages = w->a[i].pages, w->a[i].kv.nodes = w->a[i].nodes;
+    for (int i = 0; i < n_ops; i++) {
+        act(w);
+        if (i % 16 == 0) hr_kv_check(w->kv);
+        obey(w);
+    }
+    for (int i = 0; i < N_SEQS; i++)
+        if (w->a[i].known) leave(w, &w->a[i]);
+    struct hr_kv_counts c;
+    hr_kv_check(w->kv);
+    hr_kv_get_counts(w->kv, &c);
+    assert_int_equal(c.n_private + c.n_pinned + c.n_host_tails, 0);
+    assert_true(w->n_hits > 0 && c.evictions > 0);
+    if (n_host) assert_true(w->n_loads > 0);
+    printf("# %d pages, %d on the host: %lld hits, %lld loads, %lld evictions, %lld of the host\n", n_pages, n_host,
+           (long long)w->n_hits, (long long)w->n_loads, (long long)c.evictions, (long long)c.host_evictions);
+    hr_kv_destroy(&w->kv);
+    memory_finish(&w->mem);
+    free(w->seen);
+    free(w);
+}
+
+static void every_page_holds_what_its_reader_expects(void **state) {
+    int n = getenv("HEADRACE_LONG") ? 1000000 : 100000;
+    random_operations(40, 0, 1, n / 4);
+    random_operations(60, 30, 2, n / 4);
+    random_operations(60, 300, 3, n / 4);
+    random_operations(12, 64, 4, n / 4);
+}
+
+static int32_t text[64];
+static int32_t pages[3][64];
+static struct hr_kv_node *nodes[3][64];
+
+static struct hr_kv *small(int n_pages, int n_host, struct hr_kv_seq *s, int n) {
+    for (int i = 0; i < 64; i++) text[i] = i;
+    for (int i = 0; i < n; i++) s[i] = (struct hr_kv_seq){.pages = pages[i], .nodes = nodes[i]};
+    return hr_kv_create(&(struct hr_kv_opts){.n_pages = n_pages, .n_host_pages = n_host});
+}
+
+static void a_prefix_that_is_being_computed_is_promised(void **state) {
+    struct hr_kv_seq s[2];
+    struct hr_kv_match m;
+    struct hr_kv *kv = small(16, 0, s, 2);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 40, 40), 0);
+    hr_kv_match(kv, text, 40, &m);
+    assert_true(m.n_pages == 0 && m.promised);
+    hr_kv_match(kv, text, 16, &m); /* its last token is to be computed anyway: nothing to wait for */
+    assert_false(m.promised);
+    assert_true(hr_kv_grow(kv, &s[0], 20));
+    hr_kv_computed(kv, &s[0], 20);
+    hr_kv_match(kv, text, 40, &m);
+    assert_true(m.n_pages == 1 && m.promised);
+    hr_kv_release(kv, &s[0]); /* it will not come any more */
+    hr_kv_match(kv, text, 40, &m);
+    assert_true(m.n_pages == 1 && !m.promised && m.n_unpinned == 1);
+    hr_kv_destroy(&kv);
+}
+
+static void what_nobody_is_known_to_want_goes_first(void **state) {
+    struct hr_kv_seq s[3];
+    struct hr_kv_match m;
+    struct hr_kv *kv = small(4, 0, s, 3);
+    int32_t other[16], third[48];
+    for (int i = 0; i < 48; i++) third[i] = 200 + i, other[i % 16] = 100 + i % 16;
+    hr_kv_know(kv, text, 40);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 32, 32), 0); /* wanted, but used longer ago */
+    assert_true(hr_kv_grow(kv, &s[0], 32));
+    hr_kv_computed(kv, &s[0], 32);
+    hr_kv_release(kv, &s[0]);
+    assert_int_equal(hr_kv_attach(kv, &s[1], other, 16, 16), 0);
+    assert_true(hr_kv_grow(kv, &s[1], 16));
+    hr_kv_computed(kv, &s[1], 16);
+    hr_kv_release(kv, &s[1]);
+    assert_int_equal(hr_kv_attach(kv, &s[2], third, 48, 48), 0);
+    assert_true(hr_kv_grow(kv, &s[2], 32)); /* one was free, one is `other`'s */
+    hr_kv_match(kv, text, 40, &m);
+    assert_int_equal(m.n_pages, 2);
+    assert_true(hr_kv_grow(kv, &s[2], 48)); /* now the leaf of the wanted ones */
+    hr_kv_match(kv, text, 40, &m);
+    assert_int_equal(m.n_pages, 1);
+    hr_kv_release(kv, &s[2]);
+    hr_kv_forget(kv, text, 40);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void loads_come_all_or_none(void **state) {
+    struct hr_kv_seq s[2];
+    struct hr_kv *kv = small(4, 8, s, 2);
+    int32_t other[64];
+    for (int i = 0; i < 64; i++) other[i] = 500 + i;
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 50, 50), 0);
+    assert_true(hr_kv_grow(kv, &s[0], 50));
+    hr_kv_computed(kv, &s[0], 50);
+    hr_kv_preempt(kv, &s[0], 50);
+    assert_int_equal(s[0].n_tail, 2);
+    assert_int_equal(hr_kv_attach(kv, &s[1], other, 40, 40), 0);
+    assert_true(hr_kv_grow(kv, &s[1], 40)); /* leaves one page */
+    hr_kv_orders_done(kv);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 51, 50), -1);
+    assert_true(s[0].n_pages == 0 && s[0].n_tail == 2);
+    hr_kv_check(kv);
+    hr_kv_release(kv, &s[1]);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 51, 50), 50);
+    const struct hr_kv_order *o;
+    assert_true(hr_kv_orders(kv, &o) >= 3);
+    hr_kv_release(kv, &s[0]);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_page_holds_what_its_reader_expects),
+        cmocka_unit_test(a_prefix_that_is_being_computed_is_promised),
+        cmocka_unit_test(what_nobody_is_known_to_want_goes_first),
+        cmocka_unit_test(loads_come_all_or_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
