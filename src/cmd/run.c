@@ -161,7 +161,7 @@ static bool all_done(const struct run *r) {
 /* After a stop: everything that was out has come back, and what could be saved is saved. */
 static bool stopped(const struct run *r) {
     bool engine_gone = !r->engine || r->engine_stopped;
-    if (!engine_gone || r->intake_out || r->journal_out || r->model_state == MODEL_LOADING) return false;
+    if (!engine_gone || r->intake_out || r->journal_out) return false;
     bool can_write = !r->store_broken && !r->no_space;
     if (can_write && r->journal_due) return false;
     for (int i = 0; i < r->n_datasets; i++)
@@ -175,7 +175,6 @@ static bool any_ready(const struct run *r) {
     return false;
 }
 
-/* A model that is just being loaded cannot be stopped; its engine is when it is there. */
 static void stop_engine(struct run *r) {
     if (!r->engine || r->engine_stopping || r->model_state != MODEL_READY) return;
     r->engine_stopping = true;
@@ -275,6 +274,10 @@ static void on_progress_tick(void *arg) {
     struct hr_buf phase = {0};
     fill_progress(r, &p, &phase);
     if (!r->finished) hr_progress_show(&p);
+    if (hr_progress_is_live() && hr_clock_ns() - r->recorded_ns >= PERIODIC_MS * INT64_C(1000000)) {
+        hr_progress_record(&p); /* the live line is for the terminal alone */
+        r->recorded_ns = hr_clock_ns();
+    }
     hr_buf_finish(&phase);
 }
 
@@ -369,13 +372,21 @@ fail:
     return hr_cmd_exit_code(st);
 }
 
+/* A stop while weights are being read: the worker cannot be interrupted and may have minutes to go, and
+ * what it holds is memory alone. The stores have nothing out and are closed as ever. */
+static void leave_loading(struct run *r, int code) {
+    for (int i = 0; i < r->n_datasets; i++) hr_store_close(&r->datasets[i].store);
+    _exit(code);
+}
+
 int hr_cmd_run(int argc, char **argv) {
     struct run *r = hr_xcalloc(1, sizeof *r);
     int code;
     r->opts = (struct run_opts){.out = "prepared", .limit = -1, .cap = -1};
-    r->begin_ns = r->sync_ns = hr_clock_ns();
+    r->begin_ns = r->sync_ns = r->recorded_ns = hr_clock_ns();
     if (parse_options(&r->opts, &argc, argv, &code)) {
         code = run_all(r, argv, argc);
+        if (r->model_state == MODEL_LOADING) leave_loading(r, code);
         run_close(r);
     }
     free(r);

@@ -138,7 +138,7 @@ struct run {
     bool store_broken; /* a write failed for good: nothing more is written */
     int n_signals;
     bool no_space; /* a commit or journal write met a full disk; it is tried again */
-    int64_t begin_ns, sync_ns, retry_ns;
+    int64_t begin_ns, sync_ns, retry_ns, recorded_ns;
     struct hr_rate rate;
     int64_t n_tokens_seen; /* sampled by the engine in this run */
     int64_t stop_ns; /* when it began to stop */

@@ -432,6 +432,8 @@ enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
 
 struct loading {
     struct run *run;
+    struct hr_model *model; /* the worker's, until load_done gives them to the run */
+    struct hr_engine *engine;
     enum hr_status st;
     struct hr_err err;
     int64_t begin_ns;
@@ -445,13 +447,15 @@ static void load_progress(void *arg, uint64_t done, uint64_t total) {
 static void load_work(void *arg) {
     struct loading *l = arg;
     struct run *r = l->run;
-    if ((l->st = hr_model_create(r->be, r->mf, &r->model_opts, &r->model, &l->err))) return;
-    l->st = hr_engine_create(r->model, &r->engine_opts, &r->engine, &l->err);
+    if ((l->st = hr_model_create(r->be, r->mf, &r->model_opts, &l->model, &l->err))) return;
+    l->st = hr_engine_create(l->model, &r->engine_opts, &l->engine, &l->err);
 }
 
 static void load_done(void *arg) {
     struct loading *l = arg;
     struct run *r = l->run;
+    r->model = l->model;
+    r->engine = l->engine;
     r->model_state = l->st ? MODEL_FAILED : MODEL_READY;
     if (l->st) run_fail(r, &l->err);
     else

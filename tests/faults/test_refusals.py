@@ -211,6 +211,7 @@ def test_a_kill_while_the_weights_load_leaves_a_job_that_goes_on(headrace, tmp_p
             assert n_lines(job) == 0 and "loaded" not in life.stderr()
             life.signal(signum)
             assert life.end(30) == (-signal.SIGKILL if signum == signal.SIGKILL else INTERRUPTED)
+            assert "loaded" not in life.stderr(), "a stop must not wait for the weights"
     job.run(*args)
     assert n_lines(job) == 2
 
