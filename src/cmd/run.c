@@ -335,6 +335,23 @@ static void end_dataset(struct run *r, struct dataset *ds) {
     hr_summary_log(&s);
 }
 
+/* Datasets that share an engine share its time: their own lines cannot be summed. */
+static void log_all_datasets(const struct run *r) {
+    int64_t rows = 0, tokens = 0, first = INT64_MAX, last = 0;
+    for (int i = 0; i < r->n_datasets; i++) {
+        const struct dataset *ds = &r->datasets[i];
+        if (!ds->began) continue;
+        rows += ds->counters.rows_done;
+        tokens += ds->counters.running_sum;
+        if (ds->first_ns < first) first = ds->first_ns;
+        if (ds->last_ns > last) last = ds->last_ns;
+    }
+    double s = last > first ? (double)(last - first) / 1e9 : 0;
+    if (s > 0)
+        hr_info("all datasets: %lld rows, %lld tokens in %.1f s, %.1f tok/s", (long long)rows, (long long)tokens, s,
+                (double)tokens / s);
+}
+
 static int run_end(struct run *r) {
     bool rejects = false;
     hr_log_set_live("");
@@ -342,6 +359,7 @@ static int run_end(struct run *r) {
         end_dataset(r, &r->datasets[i]);
         rejects = rejects || r->datasets[i].rejects > 0;
     }
+    if (r->n_datasets > 1) log_all_datasets(r);
     if (r->failed) {
         hr_error("%s", r->err.msg);
         return hr_cmd_exit_code(r->failed);
