@@ -28,6 +28,7 @@ struct hr_sched {
     int n_running;
     struct hr_sched_piece *pieces; /* owned; [max_running] */
     int n_pieces;
+    int *rows; /* owned; [max_running]: rows of the step for running[i] */
     int until_look; /* steps until the waiting ones are looked at again */
     struct group groups[HR_SCHED_GROUPS_MAX];
 };
@@ -41,6 +42,7 @@ struct hr_sched *hr_sched_create(const struct hr_sched_opts *opts) {
         .n_pages = opts->n_pages, .n_host_pages = opts->n_host_pages, .scatter = opts->scatter});
     s->running = hr_xcalloc((size_t)opts->max_running, sizeof(struct hr_seq *));
     s->pieces = hr_xcalloc((size_t)opts->max_running, sizeof *s->pieces);
+    s->rows = hr_xcalloc((size_t)opts->max_running, sizeof *s->rows);
     return s;
 }
 
@@ -50,6 +52,7 @@ void hr_sched_destroy(struct hr_sched **ps) {
     hr_kv_destroy(&s->kv);
     free(s->running);
     free(s->pieces);
+    free(s->rows);
     free(s);
     *ps = NULL;
 }
@@ -232,21 +235,45 @@ static void add_piece(struct hr_sched *s, int i, int n_rows) {
     };
 }
 
+/* Tokens that running[i] still has to compute beyond the rows it was given. */
+static int unserved(const struct hr_sched *s, int i) {
+    return s->running[i]->n_tokens - s->running[i]->n_computed - s->rows[i];
+}
+
+static int give(struct hr_sched *s, int i, int n) {
+    if (n > unserved(s, i)) n = unserved(s, i);
+    s->rows[i] += n;
+    return n;
+}
+
+/* Shares the token budget out: a row for each (all that a decode wants), then half of what is left to the
+ * oldest prompt, so that a long one gets on, and the rest to those with the least to do, so that nobody's
+ * first token waits behind somebody's book. */
+static void share_budget(struct hr_sched *s) {
+    int left = s->opts.step_tokens, oldest = -1;
+    for (int i = 0; i < s->n_running; i++) {
+        s->rows[i] = 0;
+        left -= give(s, i, 1);
+        if (oldest < 0 && unserved(s, i) > 0) oldest = i;
+    }
+    if (oldest >= 0) left -= give(s, oldest, (left + 1) / 2);
+    while (left > 0) {
+        int least = -1;
+        for (int i = 0; i < s->n_running; i++)
+            if (unserved(s, i) > 0 && (least < 0 || unserved(s, i) < unserved(s, least))) least = i;
+        if (least < 0) return;
+        left -= give(s, least, left);
+    }
+}
+
 int hr_sched_plan(struct hr_sched *s, const struct hr_sched_piece **pieces) {
     admit(s);
+    share_budget(s);
     s->n_pieces = 0;
-    int budget = s->opts.step_tokens;
     /* Oldest first, so that a preempted one (always the youngest) has no piece yet. */
     for (int i = 0; i < s->n_running; i++) {
-        struct hr_seq *seq = s->running[i];
-        int n = seq->n_tokens - seq->n_computed;
-        /* Each running sequence after this one may need a decode row of the budget. */
-        int room = budget - (s->n_running - 1 - i);
-        if (n > room) n = room;
-        HR_ASSERT(n > 0);
-        if (!take_pages(s, i, seq->n_computed + n)) break;
-        add_piece(s, i, n);
-        budget -= n;
+        if (!take_pages(s, i, s->running[i]->n_computed + s->rows[i])) break;
+        add_piece(s, i, s->rows[i]);
     }
     *pieces = s->pieces;
     return s->n_pieces;
@@ -305,7 +332,9 @@ void hr_sched_check(const struct hr_sched *s) {
         HR_ASSERT(seq->kv.n_nodes == seq->n_computed / HR_KV_PAGE_TOKENS);
     }
     int n = 0;
-    for (const struct hr_seq *q = s->head; q; q = q->next, n++)
+    for (const struct hr_seq *q = s->head; q; q = q->next, n++) {
         HR_ASSERT(!q->running && q->kv.n_pages == 0 && (!q->next || q->next->prev == q));
+        HR_ASSERT(!q->started || !q->prev || q->prev->started); /* the preempted wait first */
+    }
     HR_ASSERT(n == s->n_waiting);
 }

@@ -109,6 +109,15 @@ static void step(struct job *j, struct hr_sched *s) {
     }
 }
 
+/* A sequence that failed, running or waiting, is over at once. */
+static void abort_one(struct job *j, struct hr_sched *s) {
+    struct item *it = &j->items[draw(j, 0, j->n_items - 1)];
+    if (it->finished || it - j->items >= j->next) return;
+    it->finished = true;
+    hr_sched_finish(s, &it->seq, -1);
+    j->n_finished++;
+}
+
 static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t seed) {
     *j = (struct job){.opts = o, .n_items = n_items, .seed = seed};
     j->opts.window = 30;
@@ -124,7 +133,8 @@ static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t s
         assert_true(j->n_steps < 400LL * n_items);
         while (j->next < n_items && draw(j, 0, 2)) assert_true(hr_sched_submit(s, &j->items[j->next++].seq));
         step(j, s);
-        if (j->n_steps % 8 == 0) hr_sched_check(s);
+        if (draw(j, 0, 199) == 0) abort_one(j, s);
+        hr_sched_check(s);
     }
     obey(j, s);
     hr_sched_check(s);
@@ -164,7 +174,7 @@ static void every_sequence_ends_once_when_the_pool_is_far_too_small(void **state
     for (uint64_t seed = 1; seed <= 10; seed++) { /* 25 pages hold one longest sequence */
         drive(&j, (struct hr_sched_opts){.n_pages = 25 + 3 * (int)seed, .max_running = 32,
                                          .step_tokens = 40 + (int)seed, .decode_steps = 1 + (int)seed % 4},
-              size(150), seed);
+              size(250), seed);
         n += j.preemptions;
     }
     assert_true(n > 0);
@@ -176,7 +186,7 @@ static void with_a_host_tier_nothing_is_computed_twice(void **state) {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         drive(&j, (struct hr_sched_opts){.n_pages = 60, .n_host_pages = 2000, .max_running = 32,
                                          .step_tokens = 48},
-              size(150), seed);
+              size(250), seed);
         assert_int_equal(j.recomputed, 0);
         assert_true(j.used_share / (double)j.n_used > 0.85);
         n += j.preemptions;
@@ -230,6 +240,25 @@ static void a_long_prompt_does_not_hold_decodes_back(void **state) {
     hr_sched_destroy(&s);
 }
 
+static void a_short_prompt_does_not_wait_behind_a_long_one(void **state) {
+    struct hr_sched_opts o = {.max_running = 4, .step_tokens = 64, .n_pages = 200, .decode_steps = 1, .window = 8};
+    struct hr_sched *s = hr_sched_create(&o);
+    static int32_t ta[2000], tb[60] = {9};
+    struct hr_seq a = {.tokens = ta, .n_prompt = 1900, .n_tokens = 1900, .n_max = 2000},
+                  b = {.tokens = tb, .n_prompt = 40, .n_tokens = 40, .n_max = 60};
+    const struct hr_sched_piece *p;
+    assert_true(hr_sched_submit(s, &a) && hr_sched_submit(s, &b));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hr_sched_plan(s, &p), 2);
+        assert_true(p[0].n_rows >= 31);
+        assert_int_equal(p[1].samples, i == 1);
+        hr_sched_commit(s);
+    }
+    hr_sched_finish(s, &a, -1);
+    hr_sched_finish(s, &b, -1);
+    hr_sched_destroy(&s);
+}
+
 static void a_shared_prefix_is_computed_once_even_when_all_start_at_once(void **state) {
     enum { N = 16, N_PROMPT = 100, N_COMMON = 80 };
     struct hr_sched_opts o = {.max_running = N, .step_tokens = 64, .n_pages = 400, .decode_steps = 1, .window = 32};
@@ -269,6 +298,7 @@ int main(void) {
         cmocka_unit_test(one_sequence_at_a_time_works),
         cmocka_unit_test(a_sequence_that_never_fits_is_not_taken),
         cmocka_unit_test(a_long_prompt_does_not_hold_decodes_back),
+        cmocka_unit_test(a_short_prompt_does_not_wait_behind_a_long_one),
         cmocka_unit_test(a_shared_prefix_is_computed_once_even_when_all_start_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
