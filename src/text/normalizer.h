@@ -8,10 +8,20 @@
 #ifndef HR_TEXT_NORMALIZER_H
 #define HR_TEXT_NORMALIZER_H
 
+#include "text/charsmap.h"
 #include "text/regex.h"
 #include "text/unicode.h"
 
-enum hr_norm_type { HR_NORM_FORM, HR_NORM_PREPEND, HR_NORM_REPLACE };
+enum hr_norm_type {
+    HR_NORM_FORM,
+    HR_NORM_PREPEND,
+    HR_NORM_REPLACE,
+    HR_NORM_CHARSMAP, /* Precompiled */
+    HR_NORM_LOWER,
+    HR_NORM_STRIP,
+    HR_NORM_STRIP_ACCENTS,
+    HR_NORM_NMT,
+};
 
 struct hr_norm_step {
     enum hr_norm_type type;
@@ -19,6 +29,8 @@ struct hr_norm_step {
     char *from, *to; /* owned: REPLACE's literal, REPLACE's or PREPEND's text */
     size_t from_len, to_len;
     struct hr_regex *regex; /* owned: REPLACE by a pattern; NULL: by the literal */
+    struct hr_charsmap *charsmap; /* owned: CHARSMAP */
+    bool left, right;             /* STRIP: which ends */
 };
 
 struct hr_normalizer {

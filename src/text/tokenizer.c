@@ -20,6 +20,7 @@ void hr_tokenizer_destroy(struct hr_tokenizer **tok) {
     hr_normalizer_finish(&t->normalizer);
     hr_pretok_finish(&t->pretok);
     hr_bpe_finish(&t->bpe);
+    hr_unigram_finish(&t->unigram);
     hr_decoder_finish(&t->decoder);
     for (int i = 0; i < t->n_added; i++) free(t->added[i].content);
     free(t->added);
@@ -56,7 +57,7 @@ enum hr_status hr_tokenizer_set_vocab(struct hr_tokenizer *t, const struct hr_to
     for (int i = 0; i < n_ids; i++) total += model[i].len;
     if (total > UINT32_MAX / 2)
         return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
-    t->n_ids = n_ids;
+    t->n_ids = t->n_model = n_ids;
     hr_bpe_init(&t->bpe, n_ids, n_merges, t->pretok.mapped);
     for (int i = 0; i < n_ids; i++) {
         if (!model[i].s) continue;
@@ -93,9 +94,8 @@ static void add_to_tries(struct hr_tokenizer *t) {
 enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_text *model,
                                  struct hr_err *err) {
     size_t n = (size_t)t->n_ids;
-    int n_model = t->bpe.n_tokens;
     struct hr_token_text *all = hr_xcalloc(n + 1, sizeof *all);
-    for (int i = 0; i < n_model; i++) {
+    for (int i = 0; i < t->n_model; i++) {
         all[i] = model[i];
         all[i].flags = model[i].s ? HR_ID_EXISTS : 0;
     }
@@ -143,9 +143,12 @@ struct encoding {
     struct hr_norm_work norm;
     struct hr_pieces pieces;
     struct hr_bpe_scratch bpe;
+    struct hr_unigram_scratch unigram;
     struct hr_buf mark;   /* a flag a byte of the text, made only when a normalizer moves bytes */
     const uint8_t *marks; /* of the stretch that is being matched, or NULL */
     size_t base;          /* without marks: where the stretch begins in the text */
+    enum hr_status status; /* of the first piece that has no ids */
+    struct hr_err *err;
 };
 
 static bool touches_user(const struct encoding *e, size_t begin, size_t end) {
@@ -167,9 +170,14 @@ static bool skip_special(void *arg, size_t begin, size_t end) {
 }
 
 static void encode_pieces(struct encoding *e, const char *s, size_t len, bool at_start) {
-    if (len == 0) return;
+    if (len == 0 || e->status) return;
+    const struct hr_pieces *p = &e->pieces;
     hr_pretok_run(&e->t->pretok, s, len, at_start, &e->pieces);
-    hr_bpe_encode(&e->t->bpe, e->pieces.s, e->pieces.spans, e->pieces.n, &e->bpe, e->out);
+    if (e->t->unigram.used)
+        e->status =
+            hr_unigram_encode(&e->t->unigram, p->s, p->spans, p->n, &e->unigram, e->out, e->err);
+    else
+        hr_bpe_encode(&e->t->bpe, p->s, p->spans, p->n, &e->bpe, e->out);
 }
 
 /* A stretch between raw added tokens; begin is its place in the text. */
@@ -206,9 +214,9 @@ static void make_marks(struct encoding *e, size_t len) {
 enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *text, size_t len,
                                    const struct hr_encode_opts *opts, struct hr_ids *out,
                                    struct hr_err *err) {
-    struct encoding e = {.t = tok, .opts = opts, .out = out};
+    struct encoding e = {.t = tok, .opts = opts, .out = out, .err = err};
     struct hr_added_match m;
-    size_t pos = 0, done = 0;
+    size_t pos = 0, done = 0, n_before = out->len;
     for (size_t i = 0; i < opts->n_plain; i++) {
         HR_ASSERT(opts->plain[i].begin <= opts->plain[i].end);
         HR_ASSERT(i == 0 || opts->plain[i - 1].end <= opts->plain[i].begin);
@@ -226,8 +234,10 @@ enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *t
     hr_norm_work_finish(&e.norm);
     hr_pieces_finish(&e.pieces);
     hr_bpe_scratch_finish(&e.bpe);
+    hr_unigram_scratch_finish(&e.unigram);
     hr_buf_finish(&e.mark);
-    return HR_OK;
+    if (e.status) out->len = n_before;
+    return e.status;
 }
 
 int hr_tokenizer_n_vocab(const struct hr_tokenizer *tok) {

@@ -14,6 +14,7 @@
 #include "text/normalizer.h"
 #include "text/pretok.h"
 #include "text/tokenizer.h"
+#include "text/unigram.h"
 
 enum { HR_ID_EXISTS = 1, HR_ID_SPECIAL = 2, HR_ID_ADDED = 4, HR_ID_BYTE = 8 };
 
@@ -24,12 +25,14 @@ struct hr_tokenizer {
     struct hr_normalizer normalizer;
     struct hr_pretok pretok;
     struct hr_bpe bpe;
+    struct hr_unigram unigram; /* in place of bpe, when it is used */
     struct hr_decoder decoder;
     struct hr_added_token *added; /* owned */
     int n_added;
     struct hr_trie raw, normalized; /* added tokens by the round in which they match */
     struct hr_ids prefix, suffix;   /* what the post-processor puts around a text */
     int n_ids;                      /* 1 + the highest id */
+    int n_model;                    /* 1 + the highest id of the model, without added tokens */
     uint8_t *flags;                 /* owned [n_ids] */
     struct hr_buf text, decoded;    /* of all ids, one after the other */
     uint32_t *text_offset;          /* owned [n_ids + 1] */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "text/base64.h"
 
 struct loader {
     struct hr_tokenizer *t;
@@ -68,6 +69,24 @@ static enum hr_status each(struct loader *l, const struct hr_json *v, const char
     return st;
 }
 
+static enum hr_status add_charsmap(struct loader *l, const struct hr_json *v) {
+    struct hr_norm_step step = {.type = HR_NORM_CHARSMAP};
+    struct hr_buf bytes = {0};
+    const char *s;
+    size_t len;
+    enum hr_status st = HR_OK;
+    if (!hr_json_str(hr_json_get(v, "precompiled_charsmap"), &s, &len) ||
+        !hr_base64_decode(s, len, &bytes)) {
+        st = malformed(l, "normalizer", "Precompiled needs a \"precompiled_charsmap\" in base64");
+    } else {
+        st = hr_charsmap_create((const uint8_t *)bytes.data, bytes.len, &step.charsmap, l->err);
+        if (st) hr_err_prefix(l->err, "tokenizer.json: normalizer Precompiled");
+    }
+    if (!st) hr_normalizer_add(&l->t->normalizer, step);
+    hr_buf_finish(&bytes);
+    return st;
+}
+
 static enum hr_status add_normalizer(struct loader *l, const struct hr_json *v) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
     const char *type = str(v, "type", "(no type)"), *s;
@@ -76,6 +95,17 @@ static enum hr_status add_normalizer(struct loader *l, const struct hr_json *v) 
     for (int i = 0; i < 4; i++) {
         if (!is(type, forms[i])) continue;
         step.form = (enum hr_uni_form)i;
+        hr_normalizer_add(&l->t->normalizer, step);
+        return HR_OK;
+    }
+    if (is(type, "Precompiled")) return add_charsmap(l, v);
+    if (is(type, "Lowercase") || is(type, "StripAccents") || is(type, "Nmt") || is(type, "Strip")) {
+        step.type = is(type, "Lowercase")      ? HR_NORM_LOWER
+                    : is(type, "StripAccents") ? HR_NORM_STRIP_ACCENTS
+                    : is(type, "Nmt")          ? HR_NORM_NMT
+                                               : HR_NORM_STRIP;
+        step.left = flag(v, "strip_left", true);
+        step.right = flag(v, "strip_right", true);
         hr_normalizer_add(&l->t->normalizer, step);
         return HR_OK;
     }
@@ -304,10 +334,17 @@ static enum hr_status add_post_processor(struct loader *l, const struct hr_json 
     return HR_OK;
 }
 
+/* Old files leave the type out. */
+static const char *model_type(const struct hr_json *model) {
+    const char *type = str(model, "type", NULL);
+    if (type) return type;
+    if (hr_json_get(model, "merges")) return "BPE";
+    return hr_json_type(hr_json_get(model, "vocab")) == HR_JSON_ARRAY ? "Unigram" : "(no type)";
+}
+
 /* Settings of the model that would make other ids. */
 static enum hr_status check_model(struct loader *l, const struct hr_json *model) {
-    const char *type = str(model, "type", NULL);
-    if (!type) type = hr_json_get(model, "merges") ? "BPE" : "(no type)";
+    const char *type = model_type(model);
     if (!is(type, "BPE")) return refuse(l, "model", type);
     double dropout;
     if (hr_json_real(hr_json_get(model, "dropout"), &dropout) && dropout != 0) {
@@ -420,8 +457,55 @@ static enum hr_status read_added(struct loader *l, const struct hr_json *list) {
     return HR_OK;
 }
 
+/* The arrays of a Unigram vocabulary: a list of [text, score]. */
+struct scored {
+    const char **s; /* owned */
+    size_t *len;    /* owned */
+    double *scores; /* owned */
+};
+
+static bool read_scored(const struct hr_json *vocab, int n, struct scored *v) {
+    for (int i = 0; i < n; i++) {
+        const struct hr_json *item = hr_json_at(vocab, (size_t)i);
+        if (!hr_json_str(hr_json_at(item, 0), &v->s[i], &v->len[i]) ||
+            !hr_json_real(hr_json_at(item, 1), &v->scores[i]))
+            return false;
+    }
+    return true;
+}
+
+static enum hr_status load_unigram(struct loader *l, const struct hr_json *model,
+                                   struct hr_token_text **texts) {
+    const struct hr_json *vocab = hr_json_get(model, "vocab"),
+                         *unk_json = hr_json_get(model, "unk_id");
+    size_t n = hr_json_size(vocab);
+    int64_t unk = -1;
+    if (l->t->pretok.mapped) return refuse(l, "model", "Unigram with ByteLevel");
+    if (hr_json_type(vocab) != HR_JSON_ARRAY || n == 0 || n > HR_VOCAB_MAX)
+        return malformed(l, "model", "\"vocab\" must be a list of texts and scores");
+    bool bad_unk = !is_null(unk_json) && (!hr_json_int(unk_json, &unk) || unk < 0);
+    if (bad_unk || unk >= (int64_t)n) return malformed(l, "model", "\"unk_id\" is no id");
+    struct scored v = {hr_xcalloc(n, sizeof *v.s), hr_xcalloc(n, sizeof *v.len),
+                       hr_xcalloc(n, sizeof *v.scores)};
+    enum hr_status st = HR_OK;
+    if (!read_scored(vocab, (int)n, &v)) {
+        st = malformed(l, "model", "\"vocab\" must be a list of texts and scores");
+    } else {
+        hr_unigram_init(&l->t->unigram, v.s, v.len, v.scores, (int)n, (int32_t)unk,
+                        flag(model, "byte_fallback", false));
+        *texts = hr_xcalloc(n + 1, sizeof **texts);
+        for (size_t i = 0; i < n; i++) (*texts)[i] = (struct hr_token_text){v.s[i], v.len[i], 0};
+        l->t->n_ids = l->t->n_model = (int)n;
+    }
+    free(v.s);
+    free(v.len);
+    free(v.scores);
+    return st;
+}
+
 static enum hr_status load_model(struct loader *l, struct hr_token_text **texts) {
     const struct hr_json *model = hr_json_get(l->root, "model"), *merges;
+    if (is(model_type(model), "Unigram")) return load_unigram(l, model, texts);
     int n_model = 0;
     enum hr_status st = check_model(l, model);
     if (st) return st;
