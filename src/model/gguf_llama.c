@@ -22,6 +22,7 @@
 
 #include "base/buf.h"
 #include "model/model_config.h"
+#include "model/rope.h"
 
 struct name_pair {
     const char *gguf, *hf;
@@ -204,29 +205,17 @@ static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config 
                           "metadata key %s: the rope type %s is not supported; supported are none, "
                           "linear and Llama 3's",
                           key, hr_printable(s, len, text, sizeof text));
-    enum hr_status rc = get_real(g, c->arch, "rope.freq_base", 10000, &c->rope_theta, err);
+    enum hr_status rc = get_real(g, c->arch, "rope.freq_base", 10000, &c->rope.theta, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scaling.factor", 0, &factor, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scale_linear", 0, &old, err);
     if (rc) return rc;
     if (factor == 0) factor = old;
-    c->rope_factor = 1;
+    c->rope.factor = 1;
     if (linear && factor != 0 && factor != 1) {
-        c->rope_type = HR_ROPE_LINEAR;
-        c->rope_factor = factor;
+        c->rope.type = HR_ROPE_LINEAR;
+        c->rope.factor = factor;
     }
     return HR_OK;
-}
-
-/* The number that Llama 3's rule divides frequency i by. */
-static double llama3_divisor(const struct hr_model_config *c, int i) {
-    double wavelen = 2 * M_PI * pow(c->rope_theta, 2.0 * i / c->head_dim);
-    double low = c->rope_original_ctx / c->rope_low_freq_factor;
-    double high = c->rope_original_ctx / c->rope_high_freq_factor;
-    if (wavelen < high) return 1;
-    if (wavelen > low) return c->rope_factor;
-    double smooth = (c->rope_original_ctx / wavelen - c->rope_low_freq_factor) /
-                    (c->rope_high_freq_factor - c->rope_low_freq_factor);
-    return 1 / ((1 - smooth) / c->rope_factor + smooth);
 }
 
 /* Finds the parameters behind rope_freqs.weight: every Llama 3 model has low 1, high 4 and, when
@@ -245,14 +234,16 @@ static enum hr_status read_rope_freqs(const struct hr_gguf *g, struct hr_model_c
     for (int i = 0; i < n; i++)
         if ((double)divisor[i] > max) max = (double)divisor[i];
     struct hr_model_config fit = *c;
-    fit.rope_factor = max;
-    fit.rope_low_freq_factor = 1;
-    fit.rope_high_freq_factor = 4;
+    fit.rope.type = HR_ROPE_LLAMA3;
+    fit.rope.factor = max;
+    fit.rope.low_freq_factor = 1;
+    fit.rope.high_freq_factor = 4;
     enum hr_status rc = get_int(g, c->arch, "rope.scaling.original_context_length", 8192,
-                                &fit.rope_original_ctx, err);
+                                &fit.rope.original_ctx, err);
     for (int i = 0; i < n && !rc; i++) {
         /* The file's numbers went through f32 frequencies; NaN fails too. */
-        double want = llama3_divisor(&fit, i);
+        double plain = pow(c->rope.theta, -2.0 * i / c->head_dim);
+        double want = plain / hr_rope_freq(&fit.rope, c->head_dim, i);
         if (!(fabs((double)divisor[i] - want) <= 1e-4 * want))
             rc = hr_err_set(
                 err, HR_ERR_UNSUPPORTED,
@@ -262,10 +253,9 @@ static enum hr_status read_rope_freqs(const struct hr_gguf *g, struct hr_model_c
     }
     free(divisor);
     if (rc || max == 1) return rc;
-    if (c->rope_type != HR_ROPE_DEFAULT)
+    if (c->rope.type != HR_ROPE_DEFAULT)
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "linear rope scaling together with rope_freqs.weight is not supported");
-    fit.rope_type = HR_ROPE_LLAMA3;
     *c = fit;
     return HR_OK;
 }

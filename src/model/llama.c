@@ -5,8 +5,7 @@
  * A layer, as in Touvron et al. 2023 (arXiv:2302.13971) with grouped queries:
  *     x += Wo attend(rope(Wqkv norm(x)))          x += Wdown (silu(Wgate h) * Wup h), h = norm(x)
  * q, k and v are one matrix of stacked rows, and so are gate and up: one pass over h each.
- * Rotary tables are made here in double and given to the backend: cos and sin of position * theta^(-2i/d),
- * with the frequency scaling of "llama3" (Llama 3.1) and "linear" (position interpolation). */
+ * Rotary tables are made here and given to the backend: cos and sin of position * frequency (rope.c). */
 #include "model/llama.h"
 
 #include <math.h>
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "model/rope.h"
 
 struct layer {
     struct hr_tensor *attn_norm, *ffn_norm; /* [1, dim] */
@@ -189,20 +189,6 @@ static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
     return HR_OK;
 }
 
-/* Inverse frequency of pair i, after the scaling that the configuration asks for.
- * Source: Llama 3.1's frequency bands (low: divided by factor, high: untouched, a ramp between). */
-static double rope_freq(const struct hr_model_config *c, int i) {
-    double freq = pow(c->rope_theta, -2.0 * i / c->head_dim);
-    if (c->rope_type == HR_ROPE_LINEAR) return freq / c->rope_factor;
-    if (c->rope_type != HR_ROPE_LLAMA3) return freq;
-    double wavelen = 2 * M_PI / freq, ctx = c->rope_original_ctx;
-    if (wavelen < ctx / c->rope_high_freq_factor) return freq;
-    if (wavelen > ctx / c->rope_low_freq_factor) return freq / c->rope_factor;
-    double smooth = (ctx / wavelen - c->rope_low_freq_factor) /
-                    (c->rope_high_freq_factor - c->rope_low_freq_factor);
-    return (1 - smooth) * freq / c->rope_factor + smooth * freq;
-}
-
 static enum hr_status make_rope(struct hr_model *m, struct hr_err *err) {
     const struct hr_model_config *c = &m->cfg;
     struct hr_backend *be = m->be;
@@ -214,7 +200,7 @@ static enum hr_status make_rope(struct hr_model *m, struct hr_err *err) {
     float *freq = malloc((size_t)half * sizeof *freq);
     HR_ASSERT(row && freq);
     /* The reference keeps inverse frequencies and angles in f32; so do we, or long contexts drift. */
-    for (int i = 0; i < half; i++) freq[i] = (float)rope_freq(c, i);
+    for (int i = 0; i < half; i++) freq[i] = (float)hr_rope_freq(&c->rope, c->head_dim, i);
     for (int pos = 0; pos < c->n_ctx; pos++) {
         for (int i = 0; i < half; i++) {
             float angle = (float)pos * freq[i];

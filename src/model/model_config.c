@@ -103,11 +103,11 @@ static bool str_is(const struct hr_json *v, const char *text) {
 
 static enum hr_status read_llama3(const struct hr_json *p, struct hr_model_config *c,
                                   struct hr_err *err) {
-    enum hr_status rc = get_real(p, "factor", 0, &c->rope_factor, err);
-    if (!rc) rc = get_real(p, "low_freq_factor", 0, &c->rope_low_freq_factor, err);
-    if (!rc) rc = get_real(p, "high_freq_factor", 0, &c->rope_high_freq_factor, err);
+    enum hr_status rc = get_real(p, "factor", 0, &c->rope.factor, err);
+    if (!rc) rc = get_real(p, "low_freq_factor", 0, &c->rope.low_freq_factor, err);
+    if (!rc) rc = get_real(p, "high_freq_factor", 0, &c->rope.high_freq_factor, err);
     if (!rc)
-        rc = get_int(p, "original_max_position_embeddings", c->n_ctx, &c->rope_original_ctx, err);
+        rc = get_int(p, "original_max_position_embeddings", c->n_ctx, &c->rope.original_ctx, err);
     return rc;
 }
 
@@ -120,17 +120,17 @@ static enum hr_status read_rope_type(const struct hr_json *p, struct hr_model_co
     if (is_null(type)) type = hr_json_get(p, "type");
     if (!is_null(type) && !hr_json_str(type, &s, &len))
         return hr_err_set(err, HR_ERR_FORMAT, "key \"rope_type\" is not a string");
-    c->rope_factor = 1;
+    c->rope.factor = 1;
     if (is_null(type) || str_is(type, "default")) {
-        c->rope_type = HR_ROPE_DEFAULT;
+        c->rope.type = HR_ROPE_DEFAULT;
         return HR_OK;
     }
     if (str_is(type, "linear")) {
-        c->rope_type = HR_ROPE_LINEAR;
-        return get_real(p, "factor", 0, &c->rope_factor, err);
+        c->rope.type = HR_ROPE_LINEAR;
+        return get_real(p, "factor", 0, &c->rope.factor, err);
     }
     if (str_is(type, "llama3")) {
-        c->rope_type = HR_ROPE_LLAMA3;
+        c->rope.type = HR_ROPE_LLAMA3;
         return read_llama3(p, c, err);
     }
     return hr_err_set(err, HR_ERR_UNSUPPORTED,
@@ -162,7 +162,7 @@ static enum hr_status read_rope(const struct hr_json *root, struct hr_model_conf
     rc = get_real(root, "rope_theta", theta, &theta, err);
     if (!rc) rc = get_real(parameters, "rope_theta", theta, &theta, err);
     if (!rc) rc = get_real(p, "rope_theta", theta, &theta, err);
-    c->rope_theta = theta;
+    c->rope.theta = theta;
     if (!rc) rc = get_real(root, "partial_rotary_factor", 1, &partial, err);
     if (!rc) rc = get_real(p, "partial_rotary_factor", partial, &partial, err);
     if (rc) return rc;
@@ -305,14 +305,14 @@ enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_
     if (!isfinite(c->rms_eps) || c->rms_eps <= 0 || c->rms_eps >= 1)
         return hr_err_set(err, HR_ERR_FORMAT, "the RMSNorm epsilon %g is impossible",
                           (double)c->rms_eps);
-    if (!isfinite(c->rope_theta) || c->rope_theta <= 1)
-        return hr_err_set(err, HR_ERR_FORMAT, "the rope base %g is impossible", c->rope_theta);
-    if (c->rope_type != HR_ROPE_DEFAULT && !(c->rope_factor > 0 && c->rope_factor <= 1e6))
-        return hr_err_set(err, HR_ERR_FORMAT, "the rope factor %g is impossible", c->rope_factor);
-    if (c->rope_type == HR_ROPE_LLAMA3 &&
-        !(c->rope_low_freq_factor > 0 && c->rope_high_freq_factor > c->rope_low_freq_factor))
+    if (!isfinite(c->rope.theta) || c->rope.theta <= 1)
+        return hr_err_set(err, HR_ERR_FORMAT, "the rope base %g is impossible", c->rope.theta);
+    if (c->rope.type != HR_ROPE_DEFAULT && !(c->rope.factor > 0 && c->rope.factor <= 1e6))
+        return hr_err_set(err, HR_ERR_FORMAT, "the rope factor %g is impossible", c->rope.factor);
+    if (c->rope.type == HR_ROPE_LLAMA3 &&
+        !(c->rope.low_freq_factor > 0 && c->rope.high_freq_factor > c->rope.low_freq_factor))
         return hr_err_set(err, HR_ERR_FORMAT,
                           "rope: high_freq_factor %g is not above low_freq_factor %g",
-                          c->rope_high_freq_factor, c->rope_low_freq_factor);
+                          c->rope.high_freq_factor, c->rope.low_freq_factor);
     return HR_OK;
 }

@@ -302,8 +302,8 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
                   (double)c->rms_eps);
     hr_buf_printf(&b, "%d %d %d %d %d\n", c->tied_embeddings, c->qkv_bias, c->o_bias, c->mlp_bias,
                   c->qk_norm);
-    hr_buf_printf(&b, "%d %a %a %a %a %d\n", (int)c->rope_type, c->rope_theta, c->rope_factor,
-                  c->rope_low_freq_factor, c->rope_high_freq_factor, c->rope_original_ctx);
+    hr_buf_printf(&b, "%d %a %a %a %a %d\n", (int)c->rope.type, c->rope.theta, c->rope.factor,
+                  c->rope.low_freq_factor, c->rope.high_freq_factor, c->rope.original_ctx);
     for (size_t i = 0; i < mf->tensors->n; i++) {
         const struct hr_file_tensor *t = &mf->tensors->v[i];
         hr_buf_printf(&b, "%s %s %d %d %" PRIu64 "\n", t->name, hr_quant_info[t->type].name,

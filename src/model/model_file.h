@@ -18,6 +18,14 @@
 
 enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3 };
 
+/* How positions turn the pairs of a head; rope.c has the formulas. */
+struct hr_rope {
+    enum hr_rope_type type;
+    double theta, factor; /* factor: all types but default */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    int original_ctx;                         /* context before it was stretched */
+};
+
 #define HR_EOS_MAX 16
 
 struct hr_model_config {
@@ -28,10 +36,7 @@ struct hr_model_config {
     bool tied_embeddings; /* logits use the embedding matrix */
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
-    enum hr_rope_type rope_type;
-    double rope_theta, rope_factor; /* factor: linear and llama3 */
-    double rope_low_freq_factor, rope_high_freq_factor;
-    int rope_original_ctx;
+    struct hr_rope rope;
 };
 
 struct hr_model_file;

@@ -53,8 +53,8 @@ static void defaults_are_those_of_transformers(void **state) {
     assert_int_equal(c.head_dim, 16);
     assert_true(c.rms_eps == 1e-6f);
     assert_true(!c.tied_embeddings && !c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.qk_norm);
-    assert_int_equal(c.rope_type, HR_ROPE_DEFAULT);
-    assert_true(c.rope_theta == 10000 && c.rope_factor == 1);
+    assert_int_equal(c.rope.type, HR_ROPE_DEFAULT);
+    assert_true(c.rope.theta == 10000 && c.rope.factor == 1);
     assert_int_equal(accept("qwen3", "").head_dim, 128);
     assert_true(accept("qwen3", "").qk_norm);
     assert_int_equal(accept("qwen2", "").head_dim, 16);
@@ -67,7 +67,7 @@ static void what_is_stated_is_read(void **state) {
                                                "\"mlp_bias\":true,\"hidden_act\":\"silu\"");
     assert_true(c.n_kv_heads == 2 && c.head_dim == 32 && c.rms_eps == 1e-5f);
     assert_true(c.tied_embeddings && c.qkv_bias && c.o_bias && c.mlp_bias);
-    assert_true(c.rope_theta == 500000);
+    assert_true(c.rope.theta == 500000);
     c = accept("qwen2", "\"attention_bias\":true");
     assert_true(c.qkv_bias && !c.o_bias);
     c = accept("qwen3", "\"attention_bias\":true,\"head_dim\":null");
@@ -89,19 +89,19 @@ static void both_spellings_of_rope_mean_the_same(void **state) {
         "500000," LLAMA3 "}",
     };
     struct hr_model_config first = accept("llama", spellings[0]);
-    assert_int_equal(first.rope_type, HR_ROPE_LLAMA3);
-    assert_true(first.rope_theta == 5e5 && first.rope_factor == 32);
-    assert_true(first.rope_low_freq_factor == 1 && first.rope_high_freq_factor == 4);
-    assert_int_equal(first.rope_original_ctx, 512);
+    assert_int_equal(first.rope.type, HR_ROPE_LLAMA3);
+    assert_true(first.rope.theta == 5e5 && first.rope.factor == 32);
+    assert_true(first.rope.low_freq_factor == 1 && first.rope.high_freq_factor == 4);
+    assert_int_equal(first.rope.original_ctx, 512);
     for (size_t i = 1; i < sizeof spellings / sizeof spellings[0]; i++) {
         struct hr_model_config c = accept("llama", spellings[i]);
         assert_memory_equal(&c, &first, sizeof c);
     }
     struct hr_model_config c =
         accept("qwen3", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}");
-    assert_true(c.rope_type == HR_ROPE_LINEAR && c.rope_factor == 4);
+    assert_true(c.rope.type == HR_ROPE_LINEAR && c.rope.factor == 4);
     c = accept("llama", "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7e4}");
-    assert_true(c.rope_type == HR_ROPE_DEFAULT && c.rope_theta == 7e4);
+    assert_true(c.rope.type == HR_ROPE_DEFAULT && c.rope.theta == 7e4);
 }
 
 static void other_architectures_are_refused_with_the_list(void **state) {
@@ -199,7 +199,7 @@ static void open_golden(const char *name, struct hr_model_file **mf) {
 static void the_directories_that_transformers_writes_open(void **state) {
     struct hr_model_file *mf = NULL;
     open_golden("tiny-llama3", &mf);
-    assert_int_equal(hr_model_file_config(mf)->rope_type, HR_ROPE_LLAMA3);
+    assert_int_equal(hr_model_file_config(mf)->rope.type, HR_ROPE_LLAMA3);
     assert_true(hr_model_file_config(mf)->mlp_bias);
     assert_non_null(hr_model_file_tensor(mf, "model.layers.1.mlp.down_proj.bias"));
     assert_string_equal(hr_model_file_describe(mf), "tiny-llama3, safetensors BF16");
@@ -211,7 +211,7 @@ static void the_directories_that_transformers_writes_open(void **state) {
     hr_model_file_close(&mf);
     open_golden("tiny-qwen3", &mf);
     assert_int_equal(hr_model_file_config(mf)->head_dim, 32);
-    assert_int_equal(hr_model_file_config(mf)->rope_type, HR_ROPE_LINEAR);
+    assert_int_equal(hr_model_file_config(mf)->rope.type, HR_ROPE_LINEAR);
     hr_model_file_close(&mf);
 }
 

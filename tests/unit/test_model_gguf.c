@@ -362,9 +362,9 @@ static void llama_3_rope_factors_become_its_parameters(void **state) {
     add_rope_freqs(&f, 8, 1);
     open_gguf(&f, &mf);
     const struct hr_model_config *c = hr_model_file_config(mf);
-    assert_int_equal(c->rope_type, HR_ROPE_LLAMA3);
-    assert_true(c->rope_factor == 8 && c->rope_low_freq_factor == 1);
-    assert_true(c->rope_high_freq_factor == 4 && c->rope_original_ctx == 8192);
+    assert_int_equal(c->rope.type, HR_ROPE_LLAMA3);
+    assert_true(c->rope.factor == 8 && c->rope.low_freq_factor == 1);
+    assert_true(c->rope.high_freq_factor == 4 && c->rope.original_ctx == 8192);
     hr_model_file_close(&mf);
     f.n_tensors--;
     hr_buf_finish(&f.tensors[f.n_tensors].data);
@@ -380,8 +380,8 @@ static void linear_rope_scaling_is_read(void **state) {
     kv_str(&f, "llama.rope.scaling.type", "linear");
     kv_f32(&f, "llama.rope.scaling.factor", 4);
     open_gguf(&f, &mf);
-    assert_int_equal(hr_model_file_config(mf)->rope_type, HR_ROPE_LINEAR);
-    assert_true(hr_model_file_config(mf)->rope_factor == 4);
+    assert_int_equal(hr_model_file_config(mf)->rope.type, HR_ROPE_LINEAR);
+    assert_true(hr_model_file_config(mf)->rope.factor == 4);
     hr_model_file_close(&mf);
     gguf_finish(&f);
 }
