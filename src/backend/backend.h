@@ -147,12 +147,13 @@ struct hr_backend_ops {
                        const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
                        const struct hr_tensor *k_norm, const struct hr_tensor *cos_sin);
 
-    /* Causal attention of each row over its sequence's pages, itself included.
+    /* Causal attention of each row over its sequence's pages, itself included; with a window (0: none) over
+     * the last `window` positions alone, the row's own among them.
      * q, y [n_tokens, n_heads * head_dim] act. Head h reads kv head h / (n_heads / n_kv_heads).
      * Segments as above; p in f32, unnormalised, not rounded before it meets v.
      * Source: online softmax, Milakov & Gimelshein 2018, arXiv:1805.02867. */
     void (*attend)(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *q,
-                   const struct hr_kv_store *kv, int layer);
+                   const struct hr_kv_store *kv, int layer, int window);
 
     /* y = silu(g) * u, g and u the halves of gate_up [n_tokens, 2 * n_ff] f32; y [n_tokens, n_ff] act. */
     void (*silu_mul)(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *gate_up);

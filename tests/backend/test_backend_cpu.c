@@ -133,7 +133,7 @@ static void layer_run(struct layer *l, float *logits, struct hr_sampled *out) {
     o->rmsnorm(l->be, l->h, l->x, l->norm, 1e-5f, false);
     o->matmul(l->be, l->qkv, l->h, l->qkv_w, l->bias, TOKENS, false);
     o->rope_write(l->be, l->q, l->kv, 0, l->qkv, NULL, NULL, l->cos_sin);
-    o->attend(l->be, l->att, l->q, l->kv, 0);
+    o->attend(l->be, l->att, l->q, l->kv, 0, 0);
     o->matmul(l->be, l->x, l->att, l->o_w, NULL, TOKENS, true);
     o->rmsnorm(l->be, l->h, l->x, l->norm, 1e-5f, false);
     o->matmul(l->be, l->ff, l->h, l->gate_up_w, NULL, TOKENS, false);

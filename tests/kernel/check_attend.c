@@ -2,7 +2,8 @@
  *
  * check_attend: attention against f64, and the same bits whatever a row is computed with: prefill
  * in any chunking, token by token, beside other sequences, with other threads and other pages.
- * Pages are scattered and hold NaN before they are used.
+ * Pages are scattered and hold NaN before they are used. Windows are shorter and longer than pages,
+ * blocks of rows and segments.
  *
  * Tolerance: a score is off by d = (head_dim + 2) eps |scale| sum|q k|, so a weight by a factor of
  * e^2d, plus 4 eps for the exponential and its argument's rounding (|s - m| eps more); the weighted
@@ -12,6 +13,7 @@
 
 struct shape {
     int n_heads, n_kv_heads, head_dim;
+    int window; /* 0: none */
 };
 
 /* Sequences of given lengths; row i of sequence s is token offset[s] + i of q, k, v. */
@@ -134,7 +136,7 @@ static void step(struct rig *g, const struct world *w, const struct piece *piece
                          .seqs = seqs};
     g->c.ops->step_begin(g->c.be, &b);
     g->c.ops->rope_write(g->c.be, g->q, g->kv, 1, g->qkv, NULL, NULL, g->cos_sin);
-    g->c.ops->attend(g->c.be, g->y, g->q, g->kv, 1);
+    g->c.ops->attend(g->c.be, g->y, g->q, g->kv, 1, w->s.window);
     g->c.ops->step_end(g->c.be);
     for (int i = 0; i < n; i++)
         g->c.ops->tensor_read(g->c.be, g->y, seqs[i].row0, seqs[i].n_rows,
@@ -193,7 +195,8 @@ static void want_head(const struct world *w, int s, int row, int head, double *o
     const float *k0 = base + (sh->n_heads + kv_head) * dim, *v0 = k0 + sh->n_kv_heads * dim;
     double scale = (double)attn_scale(sh), score[1000], off[1000], max = -INFINITY, sum = 0,
            drift = 0;
-    for (int t = 0; t <= row; t++) {
+    int t0 = sh->window && row + 1 > sh->window ? row + 1 - sh->window : 0;
+    for (int t = t0; t <= row; t++) {
         double size = 0;
         score[t] = 0;
         for (int d = 0; d < dim; d++) {
@@ -204,8 +207,8 @@ static void want_head(const struct world *w, int s, int row, int head, double *o
         off[t] = (dim + 2) * EPS_F32 * size;
         if (score[t] > max) max = score[t];
     }
-    for (int t = 0; t <= row; t++) sum += exp(score[t] - max);
-    for (int t = 0; t <= row; t++) {
+    for (int t = t0; t <= row; t++) sum += exp(score[t] - max);
+    for (int t = t0; t <= row; t++) {
         double e = 2 * off[t] + (4 + (max - score[t])) * EPS_F32;
         drift += exp(score[t] - max) / sum * e;
         off[t] = e;
@@ -213,7 +216,7 @@ static void want_head(const struct world *w, int s, int row, int head, double *o
     for (int d = 0; d < dim; d++) {
         double size = 0, moved = 0;
         o[d] = 0;
-        for (int t = 0; t <= row; t++) {
+        for (int t = t0; t <= row; t++) {
             double part = exp(score[t] - max) / sum * (double)v0[t * cols + d];
             o[d] += part;
             size += fabs(part);
@@ -247,8 +250,8 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
     size_t n = (size_t)w.n_tokens * (size_t)(s.n_heads * s.head_dim);
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     char name[128], what[192];
-    snprintf(name, sizeof name, "attend_%s_h%d_kv%d_d%d_n%d_%s", check_act_names[act], s.n_heads,
-             s.n_kv_heads, s.head_dim, len[0], tier->name);
+    snprintf(name, sizeof name, "attend_%s_h%d_kv%d_d%d_w%d_n%d_%s", check_act_names[act],
+             s.n_heads, s.n_kv_heads, s.head_dim, s.window, len[0], tier->name);
     run(&w, tier, 1, 1, y);
     compare(name, &w, y);
     static const int chunks[] = {2, 7, 16, 33, 100, 256, 300};
@@ -277,7 +280,7 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
 /* A sequence whose numbers went wrong spoils no other: not beside it, and not after it through what
  * a thread keeps. */
 static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dtype act) {
-    struct world w = world_create((struct shape){4, 2, 32}, act, 3, (const int[]){20, 20, 300});
+    struct world w = world_create((struct shape){4, 2, 32, 0}, act, 3, (const int[]){20, 20, 300});
     size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     run(&w, tier, 1, 100, y);
@@ -289,7 +292,7 @@ static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dty
     for (size_t i = 0; i < 20 * row; i++) check_true(name, isnan(z[i]));
     /* a wrong row spoils those that follow it in the sequence, and none before */
     world_destroy(&w);
-    w = world_create((struct shape){4, 2, 32}, act, 1, (const int[]){40});
+    w = world_create((struct shape){4, 2, 32, 0}, act, 1, (const int[]){40});
     run(&w, tier, 1, 40, y);
     for (size_t i = 17 * cols; i < 18 * cols; i++) w.qkv[i] = NAN;
     run(&w, tier, 1, 40, z);
@@ -299,17 +302,39 @@ static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dty
     world_destroy(&w);
 }
 
+/* A row sees nothing of what lies before its window, also when that is not a number. */
+static void nan_before_the_window_is_not_seen(const struct check_tier *tier, enum hr_dtype act) {
+    struct world w = world_create((struct shape){4, 2, 32, 25}, act, 1, (const int[]){300});
+    size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
+    float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
+    run(&w, tier, 1, 40, y);
+    for (size_t i = 250 * cols; i < 251 * cols; i++) w.qkv[i] = NAN;
+    run(&w, tier, 1, 40, z);
+    char name[96];
+    snprintf(name, sizeof name, "attend_%s_nan_before_window_%s", check_act_names[act], tier->name);
+    check_bits(name, z, y, 250 * row);
+    check_bits(name, z + 275 * row, y + 275 * row, 25 * row);
+    for (size_t i = 250 * row; i < 275 * row; i++) check_true(name, isnan(z[i]));
+    free(y), free(z);
+    world_destroy(&w);
+}
+
 static void cases(const struct check_tier *tier) {
-    static const struct shape shapes[] = {{9, 3, 64},  {4, 4, 32},  {8, 1, 80}, {2, 2, 33},
-                                          {6, 2, 128}, {50, 1, 16}, {3, 3, 2}};
-    static const int lens[][3] = {{300, 17, 1}, {60, 256, 257}, {16, 15, 33}, {70, 5, 40},
-                                  {40, 270, 2}, {20, 3, 18},    {30, 1, 2}};
+    static const struct shape shapes[] = {
+        {9, 3, 64, 0},  {4, 4, 32, 0},  {8, 1, 80, 0},  {2, 2, 33, 0},  {6, 2, 128, 0},
+        {50, 1, 16, 0}, {3, 3, 2, 0},   {4, 2, 32, 1},  {4, 2, 16, 20}, {6, 1, 33, 100},
+        {2, 2, 16, 40}, {4, 2, 32, 256}};
+    static const int lens[][3] = {{300, 17, 1},  {60, 256, 257}, {16, 15, 33},   {70, 5, 40},
+                                  {40, 270, 2},  {20, 3, 18},    {30, 1, 2},     {40, 1, 3},
+                                  {300, 20, 21}, {280, 100, 99}, {270, 256, 40}, {299, 257, 256}};
     for (int act = HR_F32; act <= HR_BF16; act++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             one_shape(tier, shapes[i], (enum hr_dtype)act, 3, lens[i]);
     nan_stays_in_its_sequence(tier, HR_F32);
     nan_stays_in_its_sequence(tier, HR_BF16);
-    one_shape(tier, (struct shape){3, 1, 64}, HR_BF16, 1, (const int[]){800});
+    nan_before_the_window_is_not_seen(tier, HR_F32);
+    nan_before_the_window_is_not_seen(tier, HR_BF16);
+    one_shape(tier, (struct shape){3, 1, 64, 0}, HR_BF16, 1, (const int[]){800});
 }
 
 static void bench(const struct check_tier *tier) {
@@ -321,7 +346,7 @@ static void bench(const struct check_tier *tier) {
     for (size_t i = 0; i < 3; i++) {
         int len[8];
         for (int s = 0; s < 8; s++) len[s] = runs[i].len;
-        struct world w = world_create((struct shape){9, 3, 64}, HR_BF16, runs[i].n_seqs, len);
+        struct world w = world_create((struct shape){9, 3, 64, 0}, HR_BF16, runs[i].n_seqs, len);
         struct rig g = rig_create(&w, tier, n_threads, 600);
         float *y = hr_xmalloc((size_t)w.n_tokens * 576 * sizeof *y);
         struct piece all[8];

@@ -221,7 +221,7 @@ static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
                          *tkw = check_tensor(&o.c, HR_F32, 1, DIM, w + DIM);
         o.c.ops->rope_write(o.c.be, tq, store, 0, tx, by_hand ? NULL : tqw, by_hand ? NULL : tkw,
                             tc);
-        o.c.ops->attend(o.c.be, ty, tq, store, 0);
+        o.c.ops->attend(o.c.be, ty, tq, store, 0, 0);
         o.c.ops->tensor_read(o.c.be, ty, 0, N, y[by_hand]);
         struct hr_tensor **all[] = {&tx, &tc, &tq, &ty, &tqw, &tkw};
         for (int i = 0; i < 6; i++) o.c.ops->tensor_destroy(o.c.be, all[i]);

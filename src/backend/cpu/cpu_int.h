@@ -229,7 +229,7 @@ void hr_cpu_rope_write(struct hr_backend *be, struct hr_tensor *q, struct hr_kv_
                        int layer, const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
                        const struct hr_tensor *k_norm, const struct hr_tensor *cos_sin);
 void hr_cpu_attend(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *q,
-                   const struct hr_kv_store *kv, int layer);
+                   const struct hr_kv_store *kv, int layer, int window);
 void hr_cpu_silu_mul(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *gate_up);
 void hr_cpu_sample(struct hr_backend *be, struct hr_tensor *logits, int n_rows,
                    const struct hr_sample_row *rows, struct hr_sampled *out);
