@@ -330,7 +330,7 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
         op->rmsnorm(be, m->h, m->x, l->attn_norm, eps, false);
         op->matmul(be, m->qkv, m->h, l->qkv, l->qkv_bias, n, false);
         op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, m->cos_sin);
-        op->attend(be, m->att, m->q, m->kv, i, 0);
+        op->attend(be, m->att, m->q, m->kv, i, m->cfg.layer[i] & HR_LAYER_SLIDING ? m->cfg.window : 0);
         op->matmul(be, m->x, m->att, l->o, l->o_bias, n, true);
         /* feed-forward */
         op->rmsnorm(be, m->h, m->x, l->ffn_norm, eps, false);

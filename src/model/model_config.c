@@ -172,47 +172,47 @@ static enum hr_status read_rope(const struct hr_json *root, struct hr_model_conf
     return HR_OK;
 }
 
-/* Does any layer look at a window only?  *slides: as the keys say, whatever the window's length. */
-static enum hr_status read_slides(const struct hr_json *root, const struct arch *a, int n_layers,
-                                  bool *slides, struct hr_err *err) {
-    const struct hr_json *layers = hr_json_get(root, "layer_types");
-    int64_t first = 28; /* max_window_layers: the layers below it look at everything */
-    bool listed = false;
-    for (size_t i = 0; i < hr_json_size(layers); i++) {
-        if (str_is(hr_json_at(layers, i), "sliding_attention"))
-            listed = true;
-        else if (!str_is(hr_json_at(layers, i), "full_attention"))
+/* Sets the sliding layers: those that "layer_types" lists, else the architecture's. `first`: the
+ * layers below it look at everything. */
+static enum hr_status mark_sliding(const struct hr_json *types, const struct arch *a, int64_t first,
+                                   struct hr_model_config *c, struct hr_err *err) {
+    bool listed = hr_json_size(types) > 0;
+    for (size_t i = 0; i < hr_json_size(types); i++) {
+        bool slides = str_is(hr_json_at(types, i), "sliding_attention");
+        if ((slides && a->window == 0) ||
+            (!slides && !str_is(hr_json_at(types, i), "full_attention")))
             return hr_err_set(err, HR_ERR_UNSUPPORTED,
                               "key \"layer_types\" has a kind of layer that is not supported");
     }
-    *slides = a->window != 0 || listed;
-    if (a->window_opt_in) {
-        enum hr_status rc = get_bool(root, "use_sliding_window", slides, err);
-        if (rc) return rc;
-        hr_json_int(hr_json_get(root, "max_window_layers"), &first);
-        if (hr_json_size(layers) == 0 && first >= n_layers) *slides = false;
+    if (listed && hr_json_size(types) != (size_t)c->n_layers)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"layer_types\" names %zu layers of %d",
+                          hr_json_size(types), c->n_layers);
+    for (int i = 0; i < c->n_layers; i++) {
+        bool slides = a->window != 0 && i >= first;
+        if (listed) slides = str_is(hr_json_at(types, (size_t)i), "sliding_attention");
+        if (slides) c->layer[i] |= HR_LAYER_SLIDING;
     }
-    if (hr_json_size(layers) > 0 && !listed) *slides = false;
     return HR_OK;
 }
 
-/* A window as long as the context never cuts anything; a shorter one is refused. */
-static enum hr_status check_window(const struct hr_json *root, const struct arch *a,
-                                   const struct hr_model_config *c, struct hr_err *err) {
+/* Which layers look at a window only, and how long it is. */
+static enum hr_status read_window(const struct hr_json *root, const struct arch *a,
+                                  struct hr_model_config *c, struct hr_err *err) {
     const struct hr_json *window = hr_json_get(root, "sliding_window");
-    int64_t size = a->window;
-    bool slides = false;
-    enum hr_status rc = read_slides(root, a, c->n_layers, &slides, err);
-    if (rc || !slides) return rc;
-    if (window && is_null(window)) return HR_OK;
-    if (window && !hr_json_int(window, &size))
-        return hr_err_set(err, HR_ERR_FORMAT, "key \"sliding_window\" is not a whole number");
-    if (size >= c->n_ctx) return HR_OK;
-    return hr_err_set(
-        err, HR_ERR_UNSUPPORTED,
-        "key \"sliding_window\": a window of %lld tokens, shorter than the context of "
-        "%d, is not supported",
-        (long long)size, c->n_ctx);
+    int64_t size = a->window, first = a->window_opt_in ? 28 : 0;
+    bool on = a->window != 0;
+    if (a->window_opt_in) {
+        enum hr_status rc = get_bool(root, "use_sliding_window", &on, err);
+        if (rc) return rc;
+        hr_json_int(hr_json_get(root, "max_window_layers"), &first);
+    }
+    enum hr_status rc = mark_sliding(hr_json_get(root, "layer_types"), a, first, c, err);
+    if (rc || !on || (window && is_null(window))) return rc;
+    if (window && (!hr_json_int(window, &size) || size < 1))
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "key \"sliding_window\" is not a whole number above 0");
+    if (size < c->n_ctx) c->window = (int)size; /* a longer one never cuts anything */
+    return HR_OK;
 }
 
 static enum hr_status read_sizes(const struct hr_json *root, const struct arch *a,
@@ -275,8 +275,8 @@ enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_m
     rc = read_sizes(root, a, &c, err);
     if (!rc) rc = read_flags(root, a, &c, err);
     if (!rc) rc = read_rope(root, &c, err);
-    if (!rc) rc = check_window(root, a, &c, err);
     if (!rc) rc = hr_model_config_check(&c, err);
+    if (!rc) rc = read_window(root, a, &c, err); /* a number of layers that is sane */
     if (!rc) *out = c;
     return rc;
 }
@@ -286,7 +286,7 @@ enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_
         const char *what;
         int value, max;
     } sizes[] = {
-        {"layers", c->n_layers, 4096},         {"hidden size", c->dim, 1 << 20},
+        {"layers", c->n_layers, HR_LAYERS_MAX}, {"hidden size", c->dim, 1 << 20},
         {"attention heads", c->n_heads, 4096}, {"key/value heads", c->n_kv_heads, 4096},
         {"head size", c->head_dim, 4096},      {"feed-forward size", c->n_ff, 1 << 22},
         {"vocabulary", c->n_vocab, 1 << 24},   {"context", c->n_ctx, 1 << 30},

@@ -3,7 +3,7 @@
  * model_config: what a model's files say about its shape, as struct hr_model_config. Private to the
  * room.
  *
- * What the forward pass cannot do (an architecture, a rope type, a sliding window, experts) is
+ * What the forward pass cannot do (an architecture, a rope type, experts) is
  * refused here by its name; nothing is guessed or silently left out. */
 #ifndef HR_MODEL_MODEL_CONFIG_H
 #define HR_MODEL_MODEL_CONFIG_H
@@ -21,7 +21,7 @@ HR_MUST_USE enum hr_status hr_model_config_from_json(const struct hr_json *root,
 HR_MUST_USE enum hr_status
 hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_model_config *out, struct hr_err *err);
 
-/* Bounds and relations that the forward pass relies on. Both of the above end with it. */
+/* Bounds and relations that the forward pass relies on. Both of the above ask it. */
 HR_MUST_USE enum hr_status hr_model_config_check(const struct hr_model_config *c,
                                                  struct hr_err *err);
 

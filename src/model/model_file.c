@@ -297,12 +297,14 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
     const struct hr_model_config *c = &mf->config;
     struct hr_buf b = {0};
     HR_ASSERT(mf->has_weights);
-    hr_buf_printf(&b, "headrace model 1\n%s %d %d %d %d %d %d %d %d %a\n", c->arch, c->n_layers,
+    hr_buf_printf(&b, "headrace model 2\n%s %d %d %d %d %d %d %d %d %a\n", c->arch, c->n_layers,
                   c->dim, c->n_heads, c->n_kv_heads, c->head_dim, c->n_ff, c->n_vocab, c->n_ctx,
                   (double)c->rms_eps);
     hr_buf_printf(&b, "%d %d %d %d %d\n", c->tied_embeddings, c->qkv_bias, c->o_bias, c->mlp_bias,
                   c->qk_norm);
-    hr_buf_printf(&b, "%d %a %a %a %a %d\n", (int)c->rope.type, c->rope.theta, c->rope.factor,
+    hr_buf_printf(&b, "%d\n", c->window);
+    hr_buf_append(&b, (const char *)c->layer, (size_t)c->n_layers);
+    hr_buf_printf(&b, "\n%d %a %a %a %a %d\n", (int)c->rope.type, c->rope.theta, c->rope.factor,
                   c->rope.low_freq_factor, c->rope.high_freq_factor, c->rope.original_ctx);
     for (size_t i = 0; i < mf->tensors->n; i++) {
         const struct hr_file_tensor *t = &mf->tensors->v[i];

@@ -26,7 +26,11 @@ struct hr_rope {
     int original_ctx;                         /* context before it was stretched */
 };
 
-#define HR_EOS_MAX 16
+#define HR_EOS_MAX    16
+#define HR_LAYERS_MAX 1024
+
+/* What sets a layer apart; hr_model_config.layer has the sum. */
+enum hr_layer_flag { HR_LAYER_SLIDING = 1 };
 
 struct hr_model_config {
     char arch[32]; /* "llama", "qwen2", "qwen3", ... as Hugging Face's model_type */
@@ -37,6 +41,8 @@ struct hr_model_config {
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
     struct hr_rope rope;
+    int window; /* positions that sliding layers see; 0: all, or it is longer than the context */
+    uint8_t layer[HR_LAYERS_MAX]; /* enum hr_layer_flag of each */
 };
 
 struct hr_model_file;

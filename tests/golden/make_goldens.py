@@ -8,7 +8,8 @@ Run by a person, never by CI:
     tests/golden/make_goldens.py [dequant] [tiny] [demo]          (all three when none is named)
 
 dequant   tests/golden/dequant/: blocks of every weight format and their f32 values, by gguf-py.
-tiny      tests/golden/tiny-*/: random models of a few hundred kB and transformers' logits for them.
+tiny      tests/golden/tiny-*/: random models of a few hundred kB and transformers' logits for them;
+          a folder's name makes that one alone.
 demo      the demo model as a Hugging Face directory of bf16 weights in the cache, and
           tests/golden/demo/: transformers' greedy answers and teacher-forced logits, in float32 on
           those weights. What is too large to commit goes to the cache too.
@@ -18,6 +19,7 @@ transformers only in the last bits.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -155,7 +157,7 @@ def tiny_tokenizer(path, n_vocab):
 
 
 def tiny_config(name):
-    from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+    from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
     common = dict(vocab_size=264, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                   num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
@@ -164,18 +166,21 @@ def tiny_config(name):
         rope = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
                 "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
         return LlamaConfig(**common, rope_parameters=rope, attention_bias=True, mlp_bias=True)
+    if name == "tiny-mistral":
+        return MistralConfig(**common, sliding_window=24)
     if name == "tiny-qwen2":
         return Qwen2Config(**common, tie_word_embeddings=True, use_sliding_window=False)
     return Qwen3Config(**common, head_dim=32, use_sliding_window=False,
                        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6})
 
 
-def make_tiny_model(name, seed):
+def make_tiny_model(name):
     import torch
     from transformers import AutoModelForCausalLM
 
     out = HERE / name
     shutil.rmtree(out, ignore_errors=True)
+    seed = 1234 + TINY.index(name)
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(tiny_config(name), dtype=torch.float32)
     with torch.no_grad():
@@ -204,9 +209,13 @@ def make_tiny_model(name, seed):
           f"{len(set(greedy))} distinct greedy tokens")
 
 
+# A name's place is its seed: new ones go to the end.
+TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral"]
+
+
 def make_tiny():
-    for seed, name in enumerate(["tiny-llama3", "tiny-qwen2", "tiny-qwen3"]):
-        make_tiny_model(name, 1234 + seed)
+    for name in TINY:
+        make_tiny_model(name)
 
 
 # --- demo: the demo model -----------------------------------------------------------------------
@@ -405,14 +414,17 @@ def make_demo():
 
 def main():
     makers = {"dequant": make_dequant, "tiny": make_tiny, "demo": make_demo}
+    one = {name: functools.partial(make_tiny_model, name) for name in TINY}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", help="dequant, tiny, demo; all three when none is named")
+    parser.add_argument("what", nargs="*", help="dequant, tiny (or one of its folders), demo; "
+                        "all three when none is named")
     what = parser.parse_args().what or list(makers)
     CACHE.mkdir(parents=True, exist_ok=True)
     for name in what:
-        if name not in makers:
-            parser.error(f"unknown golden {name!r}; there are {', '.join(makers)}")
-        makers[name]()
+        make = makers.get(name) or one.get(name)
+        if not make:
+            parser.error(f"unknown golden {name!r}; there are {', '.join([*makers, *one])}")
+        make()
 
 
 if __name__ == "__main__":

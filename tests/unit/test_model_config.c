@@ -126,24 +126,53 @@ static void other_rope_types_are_refused_with_the_list(void **state) {
     refuse("llama", "\"rope_scaling\":[1]", HR_ERR_FORMAT, "rope_scaling");
 }
 
-static void a_window_shorter_than_the_context_is_refused(void **state) {
-    refuse("mistral", "\"sliding_window\":512", HR_ERR_UNSUPPORTED, "sliding_window");
-    accept("mistral", "\"sliding_window\":null");
-    accept("mistral", "\"sliding_window\":1024");
-    accept("mistral", ""); /* the default of 4096 is longer than this context */
+/* The window, and '1' for each of the two layers that slides. */
+static void expect_window(const char *type, const char *more, int window, const char *slides) {
+    struct hr_model_config c = accept(type, more);
+    assert_int_equal(c.window, window);
+    for (int i = 0; i < 2; i++)
+        if (!!(c.layer[i] & HR_LAYER_SLIDING) != (slides[i] == '1'))
+            fail_msg("%s with %s: layer %d", type, more, i);
+}
+
+static void windows_cut_the_layers_that_slide(void **state) {
+    expect_window("mistral", "\"sliding_window\":512", 512, "11");
+    expect_window("mistral", "\"sliding_window\":1023", 1023, "11");
+    expect_window("mistral", "\"sliding_window\":null", 0, "11");
+    expect_window("mistral", "\"sliding_window\":1024", 0, "11");
+    expect_window("mistral", "", 0, "11"); /* the default of 4096 is longer than this context */
     refuse("mistral", "\"sliding_window\":\"x\"", HR_ERR_FORMAT, "sliding_window");
-    accept("qwen2", "\"sliding_window\":512,\"use_sliding_window\":false");
-    accept("qwen2", "\"sliding_window\":512");
-    accept("qwen2", "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":2");
-    refuse("qwen2", "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":1",
-           HR_ERR_UNSUPPORTED, "sliding_window");
-    refuse("qwen3",
-           "\"sliding_window\":512,\"use_sliding_window\":true,"
-           "\"layer_types\":[\"full_attention\",\"sliding_attention\"]",
-           HR_ERR_UNSUPPORTED, "sliding_window");
-    accept("qwen3", "\"sliding_window\":512,\"use_sliding_window\":true,"
-                    "\"layer_types\":[\"full_attention\",\"full_attention\"]");
+    refuse("mistral", "\"sliding_window\":0", HR_ERR_FORMAT, "sliding_window");
+    expect_window("llama", "\"sliding_window\":512", 0, "00");
+    expect_window("qwen2", "\"sliding_window\":512,\"use_sliding_window\":false", 0, "00");
+    expect_window("qwen2", "\"sliding_window\":512", 0, "00");
+    expect_window("qwen2", "\"sliding_window\":512,\"use_sliding_window\":true", 512, "00");
+    expect_window("qwen2",
+                  "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":1",
+                  512, "01");
+    expect_window("qwen3",
+                  "\"sliding_window\":512,\"use_sliding_window\":true,"
+                  "\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+                  512, "10");
+    refuse("qwen3", "\"layer_types\":[\"full_attention\"]", HR_ERR_FORMAT, "layer_types");
     refuse("llama", "\"layer_types\":[\"chunked_attention\"]", HR_ERR_UNSUPPORTED, "layer_types");
+    refuse("llama", "\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+           HR_ERR_UNSUPPORTED, "layer_types");
+}
+
+/* Layers are marked in a table of fixed size. */
+static void more_layers_than_any_model_has_are_refused(void **state) {
+    static const char text[] =
+        "{\"model_type\":\"mistral\",\"hidden_size\":64,\"num_hidden_layers\":100000,"
+        "\"num_attention_heads\":4,\"intermediate_size\":96,\"vocab_size\":264,"
+        "\"max_position_embeddings\":1024}";
+    struct hr_json *root = NULL;
+    struct hr_model_config c;
+    struct hr_err err = {0};
+    assert_int_equal(hr_json_parse(text, strlen(text), &root, &err), HR_OK);
+    assert_int_equal(hr_model_config_from_json(root, &c, &err), HR_ERR_FORMAT);
+    assert_says(&err, "layers: 100000");
+    hr_json_free(&root);
 }
 
 static void other_computations_are_refused(void **state) {
@@ -232,7 +261,8 @@ int main(void) {
         cmocka_unit_test(both_spellings_of_rope_mean_the_same),
         cmocka_unit_test(other_architectures_are_refused_with_the_list),
         cmocka_unit_test(other_rope_types_are_refused_with_the_list),
-        cmocka_unit_test(a_window_shorter_than_the_context_is_refused),
+        cmocka_unit_test(windows_cut_the_layers_that_slide),
+        cmocka_unit_test(more_layers_than_any_model_has_are_refused),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),
