@@ -103,6 +103,7 @@ struct dataset {
     int64_t n_numeric; /* of the rejects of this run: logits were not finite */
     int64_t rows_total, extra_samples; /* lines counted (-1: not yet); samples beyond one a line */
     bool total_told;                   /* `status` has heard of rows_total */
+    int64_t running_told, queued_told; /* what `status` heard last */
     int64_t resumed_rows, resumed_tokens;
     int64_t first_ns, last_ns; /* first submission, last committed row */
     int64_t first_step; /* engine's decode_steps at the first submission */

@@ -343,7 +343,7 @@ struct journal_part {
     struct hr_store_tokens *tokens; /* owned, ids too */
     int n;
     struct hr_run_counters counters;
-    int64_t rows_total; /* to be told to `status`; -1: nothing new */
+    int64_t rows_total, running, queued; /* to be told to `status`; -1: nothing new */
 };
 
 struct journal {
@@ -359,6 +359,8 @@ static void journal_work(void *arg) {
     for (int i = 0; i < j->run->n_datasets && !j->st; i++) {
         struct journal_part *p = &j->parts[i];
         if (p->rows_total >= 0) run_set_fact(p->ds, "rows_total", p->rows_total);
+        if (p->running >= 0) run_set_fact(p->ds, "running", p->running);
+        if (p->queued >= 0) run_set_fact(p->ds, "queued", p->queued);
         if (p->ds->store)
             j->st = hr_store_journal(p->ds->store, p->tokens, p->n, &p->counters, j->sync, &j->err);
     }
@@ -394,6 +396,21 @@ static void journal_done(void *arg) {
     run_pump(r);
 }
 
+/* Numbers that `status` shows of a live run, as far as they are new. */
+static void gather_facts(struct run *r, struct dataset *ds, struct journal_part *p) {
+    struct hr_engine_stats st;
+    struct hr_engine_group_stats g;
+    hr_engine_get_stats(r->engine, &st, ds->group, &g);
+    int64_t queued = ds->ready.n + ds->flying.n - g.n_running;
+    if (queued < 0) queued = 0;
+    p->running = g.n_running != ds->running_told ? g.n_running : -1;
+    p->queued = queued != ds->queued_told ? queued : -1;
+    ds->running_told = g.n_running;
+    ds->queued_told = queued;
+    p->rows_total = ds->rows_total >= 0 && !ds->total_told ? ds->rows_total * ds->sampling.n : -1;
+    ds->total_told = ds->rows_total >= 0;
+}
+
 static void gather(struct run *r, struct dataset *ds, struct journal_part *p) {
     p->ds = ds;
     p->tokens = hr_xcalloc((size_t)ds->flying.n, sizeof *p->tokens);
@@ -409,8 +426,7 @@ static void gather(struct run *r, struct dataset *ds, struct journal_part *p) {
     }
     refresh_counters(r, ds);
     p->counters = ds->counters;
-    p->rows_total = ds->rows_total >= 0 && !ds->total_told ? ds->rows_total * ds->sampling.n : -1;
-    ds->total_told = ds->rows_total >= 0;
+    gather_facts(r, ds, p);
 }
 
 void run_start_journal(struct run *r) {

@@ -256,6 +256,17 @@ static void add_setting(struct settings *s, const char *key, const char *fmt, ..
     s->n++;
 }
 
+/* Which tokens end an answer, and the token before raw text: a model's files say it in several places that
+ * its fingerprint does not cover. */
+static void add_ends(struct settings *s, const struct hr_model_text *text) {
+    struct hr_buf ids = {0};
+    for (int i = 0; i < text->n_eos; i++) hr_buf_printf(&ids, "%s%d", i ? ", " : "", text->eos_ids[i]);
+    if (text->add_bos) add_setting(s, "model.bos", "%d", text->bos_id);
+    else add_setting(s, "model.bos", "not added");
+    add_setting(s, "model.eos", "[%s]", hr_buf_cstr(&ids));
+    hr_buf_finish(&ids);
+}
+
 static void add_stops(struct settings *s, const struct hr_sampling_spec *sp) {
     struct hr_buf stop = {0}, ids = {0};
     for (int i = 0; i < sp->n_stop; i++) {
@@ -276,6 +287,7 @@ static void fill_settings(const struct run *r, struct dataset *ds, struct settin
     const struct hr_sampling_spec *sp = &ds->sampling;
     add_setting(s, "chat", "%s", ds->m->chat ? "true" : "false");
     add_setting(s, "model", "%s", r->model_hash);
+    add_ends(s, &r->text);
     add_setting(s, "model.template", "%s", ds->m->chat ? r->text.template_hash : "not used");
     add_setting(s, "model.tokenizer", "%s", r->text.tokenizer_hash);
     add_setting(s, "output.token_ids", "%s", ds->m->output_token_ids ? "true" : "false");

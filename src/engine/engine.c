@@ -298,7 +298,8 @@ void hr_engine_get_stats(struct hr_engine *e, struct hr_engine_stats *out, int i
     *out = e->stats;
     if (group) {
         const struct hr_sched_group_counts *c = &e->group_stats[i_group];
-        *group = (struct hr_engine_group_stats){.prefill_tokens = c->prefill_tokens,
+        *group = (struct hr_engine_group_stats){.n_running = c->n_running,
+                                                .prefill_tokens = c->prefill_tokens,
                                                 .cached_tokens = c->cached_tokens,
                                                 .recomputed_tokens = c->recomputed_tokens,
                                                 .preemptions = c->preemptions};

@@ -105,7 +105,7 @@ struct hr_engine_stats {
     int64_t saves, loads, evictions, host_evictions; /* pages */
 };
 struct hr_engine_group_stats {
-    int64_t prefill_tokens, cached_tokens, recomputed_tokens, preemptions;
+    int64_t n_running, prefill_tokens, cached_tokens, recomputed_tokens, preemptions;
 };
 /* group: may be NULL, otherwise the numbers of one group. Thread-safe. */
 void hr_engine_get_stats(struct hr_engine *e, struct hr_engine_stats *out, int i_group,

@@ -294,6 +294,27 @@ static enum hr_status check_prompt(const struct hr_manifest *m, struct hr_err *e
     return st;
 }
 
+/* Variables that a prompt's rendering sets itself; a manifest that sets one would silently lose it or the
+ * prompt. */
+static enum hr_status check_template_vars(const struct hr_json *vars, struct hr_err *err) {
+    static const char *const ours[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    void *it = NULL;
+    const char *key;
+    size_t len;
+    const struct hr_json *value;
+    if (hr_json_size(vars) > HR_TEMPLATE_VARS_MAX)
+        return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\" has %zu variables, at most %d are taken",
+                          hr_json_size(vars), HR_TEMPLATE_VARS_MAX);
+    while (hr_json_next(vars, &it, &key, &len, &value)) {
+        if (len == 0 || len > 63)
+            return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": a name has 1 to 63 bytes, not %zu", len);
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+            if (strcmp(key, ours[i]) == 0)
+                return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": \"%s\" is set by headrace itself", key);
+    }
+    return HR_OK;
+}
+
 static enum hr_status fill(struct hr_manifest *m, const struct hr_json *root, struct hr_err *err) {
     const struct hr_json *vars = hr_json_get(root, "template_vars");
     char *model = NULL;
@@ -316,6 +337,7 @@ static enum hr_status fill(struct hr_manifest *m, const struct hr_json *root, st
     m->chat = true;
     hr_json_bool(hr_json_get(root, "chat"), &m->chat);
     hr_json_bool(hr_json_get(hr_json_get(root, "output"), "token_ids"), &m->output_token_ids);
+    if ((st = check_template_vars(vars, err)) < 0) return st;
     if (vars != NULL) hr_json_dump(vars, &m->template_vars);
     if ((st = check_prompt(m, err)) < 0) return st;
     if ((st = take_sampling(m, hr_json_get(root, "sampling"), err)) < 0) return st;

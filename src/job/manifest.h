@@ -32,6 +32,8 @@ void hr_sampling_spec_finish(struct hr_sampling_spec *s);
 /* Fills what `into` does not state from `from` (deep copies). */
 void hr_sampling_spec_merge(struct hr_sampling_spec *into, const struct hr_sampling_spec *from);
 
+#define HR_TEMPLATE_VARS_MAX 32
+
 struct hr_manifest {
     char *path;    /* of the manifest file; owned */
     char *dataset; /* owned: a plain name, [A-Za-z0-9._-], not starting with '.' */

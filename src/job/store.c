@@ -4,25 +4,27 @@
  *
  *   raw_responses.jsonl   one row a finished sample; only grows
  *   raw_responses.torn    bytes that a start has cut off the former, kept for people
- *   rejects.jsonl         one line a rejected line or sample; rejects.jsonl.<n>: those of earlier tries
+ *   rejects.jsonl         one line a rejected line or sample; rejects.jsonl.<n>: earlier tries
  *   state.db (-wal, -shm) SQLite, WAL; elsewhere with --state (then PATH.lock beside it)
  *   lock                  held while a run lives; "pid N on host H"
  *
  * A ROW IS COMMITTED if and only if table `done` has a mark of it and the file holds, at the mark's
- * offset, `length` bytes with its CRC-32C. A REJECT IS COMMITTED if and only if `rejects` has its key and
- * rejects.jsonl is at least `end` bytes long. A TOKEN IS JOURNALLED if and only if it is in a blob of
- * `journal` (int32, little-endian, appended in the order of seq) and its sample has no outcome.
+ * offset, `length` bytes with its CRC-32C. A REJECT IS COMMITTED if and only if `rejects` has its
+ * key and rejects.jsonl is at least `end` bytes long. A TOKEN IS JOURNALLED if and only if it is in
+ * a blob of `journal` (int32, little-endian, appended in the order of seq) and its sample has no
+ * outcome.
  *
- * Order of a commit: the input rows that it speaks of -> rows appended in one write -> fdatasync -> one
- * transaction, synced. So a kill leaves at worst whole rows without a mark, or a torn one, at the end
- * of the file; what a start does with them is said in store_rows.c. Of the file and state.db that
- * disagree, the file is right: a mark without its bytes is dropped and the sample done again.
+ * Order of a commit: the input rows that it speaks of -> rows appended in one write -> fdatasync ->
+ * one transaction, synced. So a kill leaves at worst whole rows without a mark, or a torn one, at
+ * the end of the file; what a start does with them is said in store_rows.c. Of the file and
+ * state.db that disagree, the file is right: a mark without its bytes is dropped and the sample
+ * done again.
  *
- *   settings, facts       key -> value; what all runs must agree on / what the next run wants to know
+ *   settings, facts       key -> value; what all runs agree on / what the next run wants
  *   rows                  an input row: identity i0,i1, content c0,c1 (16 bytes each, little-endian
- *                         halves), occurrence among rows of its identity, pass = run that met it last
+ *                         halves), occurrence in its identity, pass = run that met it last
  *   dup_idents, dup_rows  bookkeeping of identities with more than one row: store_seen.c
- *   done                  a finished sample; offset in the file is the key, so marks lie in file order
+ *   done                  a finished sample; its offset is the key, so marks lie in file order
  *   aside                 shape of done; empty outside a start
  *   journal               (row, sample, seq) -> tokens
  *   lines                 hash of a rejected line -> how often the pass `pass` has met it
@@ -53,9 +55,10 @@
 #define APPLICATION_ID 0x48527374 /* "HRst" */
 
 #define COUNTERS(X)                                                                                \
-    X(rows_done) X(rows_length) X(rejects) X(prompt_tokens) X(completion_tokens) X(sampled_tokens) \
-    X(prefill_tokens) X(cached_tokens) X(resumed_tokens) X(recomputed_tokens) X(preemptions)       \
-    X(decode_steps) X(running_sum) X(active_ns)
+    X(rows_done)                                                                                   \
+    X(rows_length) X(rejects) X(prompt_tokens) X(completion_tokens) X(sampled_tokens)              \
+        X(prefill_tokens) X(cached_tokens) X(resumed_tokens) X(recomputed_tokens) X(preemptions)   \
+            X(decode_steps) X(running_sum) X(active_ns)
 
 #define X_COLUMN(name) ", " #name " INTEGER NOT NULL DEFAULT 0"
 #define MARK_COLUMNS                                                                               \
@@ -67,7 +70,8 @@ static const char schema[] =
     "CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE facts(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE rows(row INTEGER PRIMARY KEY, i0 INTEGER NOT NULL, i1 INTEGER NOT NULL,"
-    " c0 INTEGER NOT NULL, c1 INTEGER NOT NULL, occurrence INTEGER NOT NULL, pass INTEGER NOT NULL);"
+    " c0 INTEGER NOT NULL, c1 INTEGER NOT NULL, occurrence INTEGER NOT NULL, pass INTEGER NOT "
+    "NULL);"
     "CREATE INDEX rows_ident ON rows(i0, c0, occurrence);"
     "CREATE TABLE dup_idents(ident BLOB PRIMARY KEY, pass INTEGER NOT NULL, met INTEGER NOT NULL,"
     " known INTEGER NOT NULL) WITHOUT ROWID;"
@@ -77,16 +81,20 @@ static const char schema[] =
     "CREATE TABLE aside" MARK_COLUMNS "CREATE UNIQUE INDEX aside_sample ON aside(row, sample);"
     "CREATE TABLE journal(row INTEGER, sample INTEGER, seq INTEGER, tokens BLOB NOT NULL,"
     " PRIMARY KEY(row, sample, seq)) WITHOUT ROWID;"
-    "CREATE TABLE lines(hash BLOB PRIMARY KEY, pass INTEGER NOT NULL, n INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE lines(hash BLOB PRIMARY KEY, pass INTEGER NOT NULL, n INTEGER NOT NULL) WITHOUT "
+    "ROWID;"
     "CREATE TABLE rejects(key BLOB PRIMARY KEY, row INTEGER NOT NULL, sample INTEGER NOT NULL,"
     " end INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE INDEX rejects_row ON rejects(row, sample) WHERE row>=0;"
-    "CREATE TABLE runs(id INTEGER PRIMARY KEY, started TEXT NOT NULL, ended TEXT NOT NULL DEFAULT '',"
-    " how TEXT NOT NULL DEFAULT '', version TEXT NOT NULL, host TEXT NOT NULL" COUNTERS(X_COLUMN) ");"
-    "CREATE TABLE tally(rows_done INTEGER NOT NULL, rows_length INTEGER NOT NULL,"
-    " prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, rejects INTEGER NOT NULL,"
-    " rejects_bytes INTEGER NOT NULL, n_flushes INTEGER NOT NULL);"
-    "INSERT INTO tally VALUES(0,0,0,0,0,0,0);";
+    "CREATE TABLE runs(id INTEGER PRIMARY KEY, started TEXT NOT NULL, ended TEXT NOT NULL DEFAULT "
+    "'',"
+    " how TEXT NOT NULL DEFAULT '', version TEXT NOT NULL, host TEXT NOT NULL" COUNTERS(
+        X_COLUMN) ");"
+                  "CREATE TABLE tally(rows_done INTEGER NOT NULL, rows_length INTEGER NOT NULL,"
+                  " prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, rejects "
+                  "INTEGER NOT NULL,"
+                  " rejects_bytes INTEGER NOT NULL, n_flushes INTEGER NOT NULL);"
+                  "INSERT INTO tally VALUES(0,0,0,0,0,0,0);";
 
 /* ---- opening ---- */
 
@@ -139,22 +147,24 @@ static enum hr_status open_files(struct hr_store *st, struct hr_err *err) {
     return code;
 }
 
-/* SQLite's log needs memory that processes share and locks that hold, which network file systems promise
- * and do not always keep. */
+/* SQLite's log needs memory that processes share and locks that hold, which network file systems
+ * promise and do not always keep. */
 static void warn_network(const char *path) {
     struct statfs s;
     if (statfs(path, &s) != 0) return;
-    const char *what = s.f_type == 0x6969                                   ? "NFS"
+    const char *what = s.f_type == 0x6969                                 ? "NFS"
                        : s.f_type == 0xFF534D42 || s.f_type == 0xFE534D42 ? "SMB"
-                       : s.f_type == 0x0BD00BD0                             ? "Lustre"
-                                                                            : NULL;
+                       : s.f_type == 0x0BD00BD0                           ? "Lustre"
+                                                                          : NULL;
     if (what)
-        hr_warn("%s is on a network file system (%s), which SQLite does not trust; --state PATH puts it "
+        hr_warn("%s is on a network file system (%s), which SQLite does not trust; --state PATH "
+                "puts it "
                 "on a local disk",
                 path, what);
 }
 
-static enum hr_status pragma(struct hr_store *st, const char *sql, int64_t *value, struct hr_err *err) {
+static enum hr_status pragma(struct hr_store *st, const char *sql, int64_t *value,
+                             struct hr_err *err) {
     bool found;
     return hr_db_get(st->db, sql, HR_NO_ARGS, value, 1, &found, err);
 }
@@ -179,8 +189,8 @@ static enum hr_status check_schema(struct hr_store *st, bool *fresh, struct hr_e
 
 static enum hr_status make_schema(struct hr_store *st, struct hr_err *err) {
     char stamp[96];
-    snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%d", APPLICATION_ID,
-             SCHEMA_VERSION);
+    snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%d",
+             APPLICATION_ID, SCHEMA_VERSION);
     enum hr_status code = hr_db_begin(st->db, true, err);
     if (!code) code = hr_db_script(st->db, schema, err);
     if (!code) code = hr_db_script(st->db, stamp, err);
@@ -189,7 +199,8 @@ static enum hr_status make_schema(struct hr_store *st, struct hr_err *err) {
     return code;
 }
 
-static enum hr_status open_state(struct hr_store *st, const volatile bool *stop, struct hr_err *err) {
+static enum hr_status open_state(struct hr_store *st, const volatile bool *stop,
+                                 struct hr_err *err) {
     bool fresh;
     enum hr_status code = hr_db_open(st->state_path, HR_DB_WRITE, stop, &st->db, err);
     if (!code) warn_network(st->state_path);
@@ -254,8 +265,8 @@ void hr_store_close(struct hr_store **stp) {
     *stp = NULL;
 }
 
-enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts, struct hr_store **out, bool *live,
-                                      struct hr_err *err) {
+enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts, struct hr_store **out,
+                                      bool *live, struct hr_err *err) {
     struct hr_store *st = create(opts);
     struct stat s;
     char *lock = join(st->dir, "/lock"), *wal = join(st->state_path, "-wal");
@@ -267,13 +278,15 @@ enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts, struct h
     if (stat(st->state_path, &s) != 0)
         code = hr_err_set(err, HR_ERR_NOTFOUND, "%s: there is no such file; nothing has run here",
                           st->state_path);
-    /* Without a log and a writer the file alone is everything, also in a folder that we may not write. */
+    /* Without a log and a writer the file alone is everything, also in a folder that we may not
+     * write. */
     if (!code)
-        code = hr_db_open(st->state_path, held || has_wal ? HR_DB_READ : HR_DB_FROZEN, opts->stop, &st->db,
-                          err);
+        code = hr_db_open(st->state_path, held || has_wal ? HR_DB_READ : HR_DB_FROZEN, opts->stop,
+                          &st->db, err);
     if (!code) code = check_schema(st, &fresh, err);
     if (!code && fresh)
-        code = hr_err_set(err, HR_ERR_NOTFOUND, "%s is empty; nothing has run here", st->state_path);
+        code =
+            hr_err_set(err, HR_ERR_NOTFOUND, "%s is empty; nothing has run here", st->state_path);
     if (code) {
         hr_store_close(&st);
         return code;
@@ -286,8 +299,10 @@ enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts, struct h
 /* ---- settings, facts, runs ---- */
 
 static void show(struct hr_buf *b, const char *value) {
-    if (!value) hr_buf_puts(b, "not set");
-    else hr_buf_printf(b, "%.60s%s", value, strlen(value) > 60 ? "..." : "");
+    if (!value)
+        hr_buf_puts(b, "not set");
+    else
+        hr_buf_printf(b, "%.60s%s", value, strlen(value) > 60 ? "..." : "");
 }
 
 static void differs(struct hr_buf *b, const char *key, const char *was, const char *is) {
@@ -308,11 +323,15 @@ static enum hr_status compare(struct hr_store *st, const struct hr_store_setting
         hr_db_query(st->db, "SELECT key, value FROM settings ORDER BY key", HR_NO_ARGS, &c, err);
     if (!code) code = hr_cursor_next(c, &more, err);
     while (!code && (more || i < n)) {
-        const char *key = more ? hr_cursor_text(c, 0) : NULL, *value = more ? hr_cursor_text(c, 1) : NULL;
+        const char *key = more ? hr_cursor_text(c, 0) : NULL,
+                   *value = more ? hr_cursor_text(c, 1) : NULL;
         int order = !more ? 1 : i == n ? -1 : strcmp(key, settings[i].key);
-        if (order < 0) differs(diff, key, value, NULL);
-        else if (order > 0) differs(diff, settings[i].key, NULL, settings[i].value);
-        else if (strcmp(value, settings[i].value) != 0) differs(diff, key, value, settings[i].value);
+        if (order < 0)
+            differs(diff, key, value, NULL);
+        else if (order > 0)
+            differs(diff, settings[i].key, NULL, settings[i].value);
+        else if (strcmp(value, settings[i].value) != 0)
+            differs(diff, key, value, settings[i].value);
         if (order >= 0) i++;
         if (order > 0) continue;
         ++*n_stored;
@@ -330,8 +349,8 @@ enum hr_status hr_store_bind(struct hr_store *st, const struct hr_store_setting 
     if (!code) code = compare(st, settings, n, &diff, &n_stored, err);
     if (!code && n_stored > 0 && diff.len > 0)
         code = hr_err_set(err, HR_ERR_CONFIG,
-                          "%s holds rows made with other settings, which must not be mixed: %s", st->dir,
-                          hr_buf_cstr(&diff));
+                          "%s holds rows made with other settings, which must not be mixed: %s",
+                          st->dir, hr_buf_cstr(&diff));
     if (!code && n_stored == 0 && n > 0) {
         code = hr_db_begin(st->db, true, err);
         for (int i = 0; i < n && !code; i++)
@@ -422,24 +441,25 @@ enum hr_status hr_store_end_run(struct hr_store *st, const struct hr_run_counter
 
 /* ---- samples ---- */
 
-enum hr_status hr_store_sample(struct hr_store *st, int64_t row, int sample, enum hr_sample_state *state,
-                               struct hr_err *err) {
+enum hr_status hr_store_sample(struct hr_store *st, int64_t row, int sample,
+                               enum hr_sample_state *state, struct hr_err *err) {
     int64_t s = HR_SAMPLE_MISSING;
     bool found;
-    enum hr_status code = hr_db_get(
-        st->db,
-        "SELECT CASE WHEN EXISTS(SELECT 1 FROM done WHERE row=?1 AND sample=?2) THEN 1 "
-        "WHEN EXISTS(SELECT 1 FROM rejects WHERE row=?1 AND row>=0 AND (sample=?2 OR sample<0)) THEN 2 "
-        "ELSE 0 END",
-        HR_ARGS(HR_INT(row), HR_INT(sample)), &s, 1, &found, err);
+    enum hr_status code =
+        hr_db_get(st->db,
+                  "SELECT CASE WHEN EXISTS(SELECT 1 FROM done WHERE row=?1 AND sample=?2) THEN 1 "
+                  "WHEN EXISTS(SELECT 1 FROM rejects WHERE row=?1 AND row>=0 AND (sample=?2 OR "
+                  "sample<0)) THEN 2 "
+                  "ELSE 0 END",
+                  HR_ARGS(HR_INT(row), HR_INT(sample)), &s, 1, &found, err);
     _Static_assert(HR_SAMPLE_MISSING == 0 && HR_SAMPLE_DONE == 1 && HR_SAMPLE_REJECTED == 2,
                    "the statement speaks in numbers");
     if (!code) *state = (enum hr_sample_state)s;
     return code;
 }
 
-enum hr_status hr_store_journalled(struct hr_store *st, int64_t row, int sample, struct hr_ids *tokens,
-                                   struct hr_err *err) {
+enum hr_status hr_store_journalled(struct hr_store *st, int64_t row, int sample,
+                                   struct hr_ids *tokens, struct hr_err *err) {
     struct hr_cursor *c;
     bool more;
     size_t len_before = tokens->len;
@@ -468,14 +488,16 @@ static enum hr_status put_tokens(struct hr_store *st, const struct hr_store_toke
         uint8_t le[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
         hr_buf_append(blob, le, 4);
     }
-    return hr_db_run(st->db,
-                     "INSERT INTO journal VALUES(?1, ?2, (SELECT ifnull(max(seq),-1)+1 FROM journal "
-                     "WHERE row=?1 AND sample=?2), ?3)",
-                     HR_ARGS(HR_INT(t->row), HR_INT(t->sample), HR_BLOB(blob->data, blob->len)), err);
+    return hr_db_run(
+        st->db,
+        "INSERT INTO journal VALUES(?1, ?2, (SELECT ifnull(max(seq),-1)+1 FROM journal "
+        "WHERE row=?1 AND sample=?2), ?3)",
+        HR_ARGS(HR_INT(t->row), HR_INT(t->sample), HR_BLOB(blob->data, blob->len)), err);
 }
 
 enum hr_status hr_store_journal(struct hr_store *st, const struct hr_store_tokens *tokens, int n,
-                                const struct hr_run_counters *counters, bool sync, struct hr_err *err) {
+                                const struct hr_run_counters *counters, bool sync,
+                                struct hr_err *err) {
     enum hr_status code = hr_store_batch_commit(st, err);
     if (!code && sync) code = hr_file_sync(&st->rejects, err);
     if (!code) code = hr_db_begin(st->db, sync, err);
@@ -494,12 +516,12 @@ enum hr_status hr_store_journal(struct hr_store *st, const struct hr_store_token
 
 static enum hr_status put_mark(struct hr_store *st, const struct hr_store_done *d, int64_t offset,
                                struct hr_err *err) {
-    enum hr_status code = hr_db_run(
-        st->db, "INSERT INTO done VALUES(?,?,?,?,?,?,?,?)",
-        HR_ARGS(HR_INT(offset), HR_INT((int64_t)d->len), HR_INT(hr_crc32c(0, d->line, d->len)),
-                HR_INT(d->row), HR_INT(d->sample), HR_INT(d->prompt_tokens), HR_INT(d->completion_tokens),
-                HR_INT(d->length)),
-        err);
+    enum hr_status code = hr_db_run(st->db, "INSERT INTO done VALUES(?,?,?,?,?,?,?,?)",
+                                    HR_ARGS(HR_INT(offset), HR_INT((int64_t)d->len),
+                                            HR_INT(hr_crc32c(0, d->line, d->len)), HR_INT(d->row),
+                                            HR_INT(d->sample), HR_INT(d->prompt_tokens),
+                                            HR_INT(d->completion_tokens), HR_INT(d->length)),
+                                    err);
     if (code) return code;
     return hr_db_run(st->db, "DELETE FROM journal WHERE row=? AND sample=?",
                      HR_ARGS(HR_INT(d->row), HR_INT(d->sample)), err);
@@ -522,7 +544,8 @@ static enum hr_status put_marks(struct hr_store *st, const struct hr_store_done 
         code = hr_db_run(st->db,
                          "UPDATE tally SET rows_done=rows_done+?, rows_length=rows_length+?,"
                          "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?",
-                         HR_ARGS(HR_INT(n), HR_INT(n_length), HR_INT(prompt), HR_INT(completion)), err);
+                         HR_ARGS(HR_INT(n), HR_INT(n_length), HR_INT(prompt), HR_INT(completion)),
+                         err);
     if (!code) code = put_counters(st, counters, err);
     if (!code) code = hr_db_commit(st->db, err);
     if (code) hr_db_rollback(st->db);
@@ -558,7 +581,8 @@ enum hr_status hr_store_flush(struct hr_store *st, struct hr_err *err) {
     enum hr_status code = hr_store_batch_commit(st, err);
     if (!code) code = hr_file_sync(&st->rejects, err);
     if (code || !st->unsynced) return code;
-    /* A synced commit makes all earlier ones durable too, but only one that changes a byte is synced. */
+    /* A synced commit makes all earlier ones durable too, but only one that changes a byte is
+     * synced. */
     return run_alone(st, true, "UPDATE tally SET n_flushes=n_flushes+1", HR_NO_ARGS, err);
 }
 
@@ -573,7 +597,8 @@ enum hr_status hr_store_forget_rejects(struct hr_store *st, struct hr_err *err) 
         free(to);
         to = join(from, suffix);
     } while (access(to, F_OK) == 0);
-    /* The file first: a kill after it leaves a state.db that finds its lines gone, and forgets them. */
+    /* The file first: a kill after it leaves a state.db that finds its lines gone, and forgets
+     * them. */
     if (rename(from, to) != 0)
         code = hr_err_set(err, HR_ERR_IO, "%s: cannot be renamed to %s", from, to);
     if (!code) {
@@ -588,8 +613,10 @@ enum hr_status hr_store_forget_rejects(struct hr_store *st, struct hr_err *err) 
     if (!code)
         code = hr_db_run(st->db, "UPDATE tally SET rejects=0, rejects_bytes=0", HR_NO_ARGS, err);
     if (!code) code = hr_db_commit(st->db, err);
-    if (code) hr_db_rollback(st->db);
-    else st->n_rejects = 0;
+    if (code)
+        hr_db_rollback(st->db);
+    else
+        st->n_rejects = 0;
     free(from);
     free(to);
     return code;
@@ -605,12 +632,14 @@ static void copy_text(char *dst, size_t cap, const char *src) {
 #define X_READ(name)   r->c.name = hr_cursor_int(c, i_col++);
 #define X_ADD(name)    t->sum.name += r->c.name;
 
-static enum hr_status read_runs(struct hr_store *st, struct hr_store_totals *t, struct hr_err *err) {
+static enum hr_status read_runs(struct hr_store *st, struct hr_store_totals *t,
+                                struct hr_err *err) {
     struct hr_cursor *c;
     bool more;
     int cap = 0;
     enum hr_status code = hr_db_query(
-        st->db, "SELECT id, started, ended, how, version, host" COUNTERS(X_SELECT) " FROM runs ORDER BY id",
+        st->db,
+        "SELECT id, started, ended, how, version, host" COUNTERS(X_SELECT) " FROM runs ORDER BY id",
         HR_NO_ARGS, &c, err);
     while (!code) {
         code = hr_cursor_next(c, &more, err);
@@ -633,15 +662,17 @@ static enum hr_status read_runs(struct hr_store *st, struct hr_store_totals *t, 
     return code;
 }
 
-enum hr_status hr_store_totals(struct hr_store *st, struct hr_store_totals *out, struct hr_err *err) {
+enum hr_status hr_store_totals(struct hr_store *st, struct hr_store_totals *out,
+                               struct hr_err *err) {
     struct hr_store_totals t = {0};
     int64_t v[5] = {0};
     bool found;
     enum hr_status code = st->readonly ? HR_OK : hr_store_batch_commit(st, err);
     if (!code)
-        code = hr_db_get(st->db,
-                         "SELECT rows_done, rows_length, rejects, prompt_tokens, completion_tokens FROM tally",
-                         HR_NO_ARGS, v, 5, &found, err);
+        code = hr_db_get(
+            st->db,
+            "SELECT rows_done, rows_length, rejects, prompt_tokens, completion_tokens FROM tally",
+            HR_NO_ARGS, v, 5, &found, err);
     if (!code) code = read_runs(st, &t, err);
     if (code) {
         hr_store_totals_finish(&t);
@@ -653,10 +684,12 @@ enum hr_status hr_store_totals(struct hr_store *st, struct hr_store_totals *out,
     return HR_OK;
 }
 
-enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length_fn fn, void *arg, struct hr_err *err) {
+enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length_fn fn, void *arg,
+                                struct hr_err *err) {
     struct hr_cursor *c;
     enum hr_status code = hr_db_query(
-        st->db, "SELECT completion_tokens, count(*) FROM done GROUP BY completion_tokens ORDER BY 1",
+        st->db,
+        "SELECT completion_tokens, count(*) FROM done GROUP BY completion_tokens ORDER BY 1",
         HR_NO_ARGS, &c, err);
     bool more = !code;
     while (more && !(code = hr_cursor_next(c, &more, err)) && more)

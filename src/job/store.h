@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store: what a dataset job has on the disk: raw_responses.jsonl, rejects.jsonl, state.db, and the lock
- * that keeps a second process out. (The head of store.c has the formats and the validity rules.)
+ * store: what a dataset job has on the disk: raw_responses.jsonl, rejects.jsonl, state.db, and the
+ * lock that keeps a second process out. (The head of store.c has the formats and the validity
+ * rules.)
  *
- * A handle is used by one thread at a time. Rows of input are numbered by the store (`row`), each has
- * n samples; a (row, sample) is missing, done or rejected, and while missing it may have journalled
- * tokens. */
+ * A handle is used by one thread at a time. Rows of input are numbered by the store (`row`), each
+ * has n samples; a (row, sample) is missing, done or rejected, and while missing it may have
+ * journalled tokens. */
 #ifndef HR_JOB_STORE_H
 #define HR_JOB_STORE_H
 
@@ -24,39 +25,42 @@ struct hr_store_opts {
     bool (*identify)(const char *line, size_t len, uint8_t ident[16], int *occurrence, int *sample);
 };
 
-/* What opening found and mended (damage, a cut or redone row, has been said in a warning already). */
+/* What opening found and mended (damage, a cut or redone row, has been said in a warning already).
+ */
 struct hr_store_recovery {
-    int n_adopted;        /* whole rows past the last commit that were taken over */
-    int64_t n_cut_bytes;  /* torn tail cut off raw_responses.jsonl */
-    int n_redo;           /* rows that state.db called done and the file does not hold any more */
-    int n_unfinished;     /* samples with journalled tokens */
+    int n_adopted;       /* whole rows past the last commit that were taken over */
+    int64_t n_cut_bytes; /* torn tail cut off raw_responses.jsonl */
+    int n_redo;          /* rows that state.db called done and the file does not hold any more */
+    int n_unfinished;    /* samples with journalled tokens */
     int64_t n_unfinished_tokens;
 };
 
-/* Takes the lock (HR_ERR_LOCKED names pid and host), opens or makes state.db (waits for a busy one with
- * a line every few seconds), checks sizes and the tail, adopts whole known rows, cuts a torn one.
- * HR_ERR_IO for a file system that SQLite's WAL does not work on, naming --state. */
+/* Takes the lock (HR_ERR_LOCKED names pid and host), opens or makes state.db (waits for a busy one
+ * with a line every few seconds), checks sizes and the tail, adopts whole known rows, cuts a torn
+ * one. HR_ERR_IO for a file system that SQLite's WAL does not work on, naming --state. */
 HR_MUST_USE enum hr_status hr_store_open(const struct hr_store_opts *opts, struct hr_store **out,
                                          struct hr_store_recovery *recovery, struct hr_err *err);
 void hr_store_close(struct hr_store **st);
 
-/* What all runs of a dataset must agree on, as sorted "key" = "value" texts ("sampling.temperature" =
- * "0.8"). The first call of a dataset stores them; later ones compare: HR_ERR_CONFIG lists every key
- * that differs with both values, and nothing is changed. */
+/* What all runs of a dataset must agree on, as sorted "key" = "value" texts ("sampling.temperature"
+ * = "0.8"). The first call of a dataset stores them; later ones compare: HR_ERR_CONFIG lists every
+ * key that differs with both values, and nothing is changed. */
 struct hr_store_setting {
     const char *key, *value;
 };
-HR_MUST_USE enum hr_status hr_store_bind(struct hr_store *st, const struct hr_store_setting *settings,
-                                         int n, struct hr_err *err);
+HR_MUST_USE enum hr_status hr_store_bind(struct hr_store *st,
+                                         const struct hr_store_setting *settings, int n,
+                                         struct hr_err *err);
 
-/* Begins a pass over the input and a record in the table of runs; occurrences count from 0 again. */
-HR_MUST_USE enum hr_status hr_store_begin_run(struct hr_store *st, const char *version, const char *host,
-                                              struct hr_err *err);
+/* Begins a pass over the input and a record in the table of runs; occurrences count from 0 again.
+ */
+HR_MUST_USE enum hr_status hr_store_begin_run(struct hr_store *st, const char *version,
+                                              const char *host, struct hr_err *err);
 
-/* Registers an input row as the reader meets it. ident: hash of its id (or of its content when it has
- * none); content: hash of what is asked. Among rows with one ident, `occurrence` counts; rows that
- * were known keep the number they had, in whatever order they come now. HR_ERR_CONFIG when the ident is
- * known with other content and is not a new duplicate. */
+/* Registers an input row as the reader meets it. ident: hash of its id (or of its content when it
+ * has none); content: hash of what is asked. Among rows with one ident, `occurrence` counts; rows
+ * that were known keep the number they had, in whatever order they come now. HR_ERR_CONFIG when the
+ * ident is known with other content and is not a new duplicate. */
 struct hr_store_seen {
     int64_t row;
     int occurrence;
@@ -64,8 +68,9 @@ struct hr_store_seen {
     bool duplicate_of_done; /* unused samples: every sample asked for is done or rejected */
 };
 HR_MUST_USE enum hr_status hr_store_see(struct hr_store *st, const uint8_t ident[16],
-                                        const uint8_t content[16], const char *id_text, int n_samples,
-                                        struct hr_store_seen *out, struct hr_err *err);
+                                        const uint8_t content[16], const char *id_text,
+                                        int n_samples, struct hr_store_seen *out,
+                                        struct hr_err *err);
 
 enum hr_sample_state { HR_SAMPLE_MISSING, HR_SAMPLE_DONE, HR_SAMPLE_REJECTED };
 HR_MUST_USE enum hr_status hr_store_sample(struct hr_store *st, int64_t row, int sample,
@@ -74,7 +79,8 @@ HR_MUST_USE enum hr_status hr_store_sample(struct hr_store *st, int64_t row, int
 HR_MUST_USE enum hr_status hr_store_journalled(struct hr_store *st, int64_t row, int sample,
                                                struct hr_ids *tokens, struct hr_err *err);
 
-/* Counters of the running run, kept in the table of runs; the totals over all runs are their sums. */
+/* Counters of the running run, kept in the table of runs; the totals over all runs are their sums.
+ */
 struct hr_run_counters {
     int64_t rows_done, rows_length, rejects;
     int64_t prompt_tokens, completion_tokens; /* of finished rows */
@@ -91,14 +97,15 @@ struct hr_store_done {
     const char *line;
     size_t len;
     int prompt_tokens, completion_tokens;
-    bool length; /* finish_reason is "length" */
+    bool length;     /* finish_reason is "length" */
     bool repetitive; /* reserved for the report; false */
 };
 /* Rows appended -> fdatasync -> one transaction (row marks, offsets, CRCs, journal entries of these
- * samples dropped, counters). Either all of it or none counts. HR_ERR_NOSPACE: nothing was committed,
- * the file is as before, call again later. */
-HR_MUST_USE enum hr_status hr_store_commit(struct hr_store *st, const struct hr_store_done *rows, int n,
-                                           const struct hr_run_counters *counters, struct hr_err *err);
+ * samples dropped, counters). Either all of it or none counts. HR_ERR_NOSPACE: nothing was
+ * committed, the file is as before, call again later. */
+HR_MUST_USE enum hr_status hr_store_commit(struct hr_store *st, const struct hr_store_done *rows,
+                                           int n, const struct hr_run_counters *counters,
+                                           struct hr_err *err);
 
 /* Tokens sampled since the last call, of samples that are not finished. */
 struct hr_store_tokens {
@@ -108,44 +115,50 @@ struct hr_store_tokens {
     int n;
 };
 /* Hands them to the operating system; with `sync` down to the disk. */
-HR_MUST_USE enum hr_status hr_store_journal(struct hr_store *st, const struct hr_store_tokens *tokens,
-                                            int n, const struct hr_run_counters *counters, bool sync,
+HR_MUST_USE enum hr_status hr_store_journal(struct hr_store *st,
+                                            const struct hr_store_tokens *tokens, int n,
+                                            const struct hr_run_counters *counters, bool sync,
                                             struct hr_err *err);
 
 /* A rejected line or sample: appended once to rejects.jsonl, however often the run is resumed.
  * key: 16 bytes that stay the same when the line is met again (hash of the raw line and its
  * occurrence; or of ident, occurrence and sample). row < 0 when there is no row. `json`: the whole
- * line for rejects.jsonl with its newline. sample < 0 with a row: all samples of the row. *was_known:
- * it stood there already. */
+ * line for rejects.jsonl with its newline. sample < 0 with a row: all samples of the row.
+ * *was_known: it stood there already. */
 HR_MUST_USE enum hr_status hr_store_reject(struct hr_store *st, const uint8_t key[16], int64_t row,
-                                           int sample, const char *json, size_t len, bool *was_known,
-                                           struct hr_err *err);
+                                           int sample, const char *json, size_t len,
+                                           bool *was_known, struct hr_err *err);
 /* Occurrence of a raw rejected line in this pass (0 for the first), for its key. */
-HR_MUST_USE enum hr_status hr_store_see_line(struct hr_store *st, const uint8_t hash[16], int *occurrence,
-                                             struct hr_err *err);
-/* Makes the rejects and seen rows since the last commit durable (also done by commit and journal). */
+HR_MUST_USE enum hr_status hr_store_see_line(struct hr_store *st, const uint8_t hash[16],
+                                             int *occurrence, struct hr_err *err);
+/* Makes the rejects and seen rows since the last commit durable (also done by commit and journal).
+ */
 HR_MUST_USE enum hr_status hr_store_flush(struct hr_store *st, struct hr_err *err);
-/* --retry-rejects: forgets the rejects of earlier runs; rejects.jsonl is kept as rejects.jsonl.<n>. */
+/* --retry-rejects: forgets the rejects of earlier runs; rejects.jsonl is kept as rejects.jsonl.<n>.
+ */
 HR_MUST_USE enum hr_status hr_store_forget_rejects(struct hr_store *st, struct hr_err *err);
 
 /* Small facts that the next run or `status` wants: "rows_total", "cap", "over_cap", "state" ... */
-HR_MUST_USE enum hr_status hr_store_set_fact(struct hr_store *st, const char *key, const char *value,
-                                             struct hr_err *err);
+HR_MUST_USE enum hr_status hr_store_set_fact(struct hr_store *st, const char *key,
+                                             const char *value, struct hr_err *err);
 /* Appends the value; HR_ERR_NOTFOUND when there is none. */
-HR_MUST_USE enum hr_status hr_store_get_fact(struct hr_store *st, const char *key, struct hr_buf *value,
-                                             struct hr_err *err);
+HR_MUST_USE enum hr_status hr_store_get_fact(struct hr_store *st, const char *key,
+                                             struct hr_buf *value, struct hr_err *err);
 
-HR_MUST_USE enum hr_status hr_store_end_run(struct hr_store *st, const struct hr_run_counters *counters,
-                                            const char *how, struct hr_err *err);
+HR_MUST_USE enum hr_status hr_store_end_run(struct hr_store *st,
+                                            const struct hr_run_counters *counters, const char *how,
+                                            struct hr_err *err);
 
 /* Totals over all runs. */
 struct hr_store_run {
     int64_t id;
-    char started[32], ended[32], how[24], version[48], host[64]; /* "" while it runs, or was killed */
+    char started[32], ended[32], how[24], version[48],
+        host[64]; /* "" while it runs, or was killed */
     struct hr_run_counters c;
 };
 struct hr_store_totals {
-    int64_t rows_done, rows_length, rejects, prompt_tokens, completion_tokens; /* from the row marks */
+    int64_t rows_done, rows_length, rejects, prompt_tokens,
+        completion_tokens;      /* from the row marks */
     struct hr_run_counters sum; /* over the runs */
     int n_runs;
     struct hr_store_run *runs; /* owned, [n_runs] */
@@ -161,7 +174,8 @@ HR_MUST_USE enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length
 
 /* Opens for reading beside a live or dead run, without the lock and without changing anything;
  * *live: somebody holds the lock. Only totals, get_fact and close may be called on it. */
-HR_MUST_USE enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts, struct hr_store **out,
-                                                  bool *live, struct hr_err *err);
+HR_MUST_USE enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts,
+                                                  struct hr_store **out, bool *live,
+                                                  struct hr_err *err);
 
 #endif

@@ -22,16 +22,16 @@ static enum hr_status apply(struct hr_db *db, const struct hr_store_op *o, struc
                                  HR_INT(hr_store_key(o->key2, 1)), HR_INT(o->b), HR_INT(o->c)),
                          err);
     case HR_OP_MET: /* a: row, c: pass */
-        return hr_db_run(db, "UPDATE rows SET pass=?2 WHERE row=?1", HR_ARGS(HR_INT(o->a), HR_INT(o->c)),
-                         err);
+        return hr_db_run(db, "UPDATE rows SET pass=?2 WHERE row=?1",
+                         HR_ARGS(HR_INT(o->a), HR_INT(o->c)), err);
     case HR_OP_IDENT: /* a: rows met, b: rows known, c: pass */
-        return hr_db_run(
-            db, "INSERT OR REPLACE INTO dup_idents VALUES(?,?,?,?)",
-            HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->c), HR_INT(o->a), HR_INT(o->b)), err);
-    case HR_OP_GROUP: /* a: last occurrence met, c: pass */
-        return hr_db_run(db, "INSERT OR REPLACE INTO dup_rows VALUES(?,?,?,?)",
-                         HR_ARGS(HR_BLOB(o->key, 16), HR_BLOB(o->key2, 16), HR_INT(o->c), HR_INT(o->a)),
+        return hr_db_run(db, "INSERT OR REPLACE INTO dup_idents VALUES(?,?,?,?)",
+                         HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->c), HR_INT(o->a), HR_INT(o->b)),
                          err);
+    case HR_OP_GROUP: /* a: last occurrence met, c: pass */
+        return hr_db_run(
+            db, "INSERT OR REPLACE INTO dup_rows VALUES(?,?,?,?)",
+            HR_ARGS(HR_BLOB(o->key, 16), HR_BLOB(o->key2, 16), HR_INT(o->c), HR_INT(o->a)), err);
     case HR_OP_LINE: /* a: times met, c: pass */
         return hr_db_run(db, "INSERT OR REPLACE INTO lines VALUES(?,?,?)",
                          HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->c), HR_INT(o->a)), err);
@@ -39,9 +39,9 @@ static enum hr_status apply(struct hr_db *db, const struct hr_store_op *o, struc
         break;
     }
     HR_ASSERT(o->kind == HR_OP_REJECT);
-    enum hr_status code = hr_db_run(
-        db, "INSERT OR REPLACE INTO rejects VALUES(?,?,?,?)",
-        HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->a), HR_INT(o->sample), HR_INT(o->b)), err);
+    enum hr_status code =
+        hr_db_run(db, "INSERT OR REPLACE INTO rejects VALUES(?,?,?,?)",
+                  HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->a), HR_INT(o->sample), HR_INT(o->b)), err);
     if (code || o->a < 0) return code;
     return hr_db_run(db, "DELETE FROM journal WHERE row=?1 AND (?2 < 0 OR sample=?2)",
                      HR_ARGS(HR_INT(o->a), HR_INT(o->sample)), err);
@@ -65,7 +65,8 @@ static enum hr_status reopen(struct hr_store *st, struct hr_err *err) {
 /* Lines of rejects may be in the file before their transaction: they do not count until then. */
 static enum hr_status write_rejects(struct hr_store *st, struct hr_err *err) {
     if (st->rejects_new.len == 0) return HR_OK;
-    enum hr_status code = hr_file_append(&st->rejects, st->rejects_new.data, st->rejects_new.len, err);
+    enum hr_status code =
+        hr_file_append(&st->rejects, st->rejects_new.data, st->rejects_new.len, err);
     if (!code) hr_buf_clear(&st->rejects_new);
     return code;
 }
@@ -73,8 +74,10 @@ static enum hr_status write_rejects(struct hr_store *st, struct hr_err *err) {
 enum hr_status hr_store_batch_begin(struct hr_store *st, struct hr_err *err) {
     HR_ASSERT(!st->readonly);
     enum hr_status code = HR_OK;
-    if (st->n_ops + 8 > HR_STORE_OPS_MAX) code = hr_store_batch_commit(st, err);
-    else if (st->rejects_new.len > HR_STORE_REJECTS_MAX) code = write_rejects(st, err);
+    if (st->n_ops + 8 > HR_STORE_OPS_MAX)
+        code = hr_store_batch_commit(st, err);
+    else if (st->rejects_new.len > HR_STORE_REJECTS_MAX)
+        code = write_rejects(st, err);
     return code ? code : reopen(st, err);
 }
 

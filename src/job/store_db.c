@@ -2,10 +2,10 @@
  *
  * store_db: see store_db.h. The only file that includes sqlite3.h.
  *
- * SQLite's own automatic checkpoint is off: it would come inside a journal transaction, which must not
- * wait for a disk. After a commit with a long log we run one ourselves. synchronous is NORMAL or
- * FULL, never OFF: OFF would also leave out the syncs of a checkpoint, and a power cut in one could
- * then ruin the database.
+ * SQLite's own automatic checkpoint is off: it would come inside a journal transaction, which must
+ * not wait for a disk. After a commit with a long log we run one ourselves. synchronous is NORMAL
+ * or FULL, never OFF: OFF would also leave out the syncs of a checkpoint, and a power cut in one
+ * could then ruin the database.
  *
  * Source: https://sqlite.org/wal.html, https://sqlite.org/rescode.html. */
 #include "job/store_db.h"
@@ -20,12 +20,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define N_STMT_MAX 96          /* distinct statements of the store, with room to grow */
-#define CACHE_KIB 24576         /* page cache: the same for ten thousand and ten million rows */
-#define WAL_PAGES_MAX 16384     /* 64 MiB: then the log is copied into the database, a page once */
-#define BUSY_SLEEP_MS 25       /* between two tries at a busy database */
-#define BUSY_SAY_MS 3000       /* between two lines about it */
-#define BUSY_READER_MS 5000    /* how long a reader waits: only for somebody's recovery */
+#define N_STMT_MAX     96    /* distinct statements of the store, with room to grow */
+#define CACHE_KIB      24576 /* page cache: the same for ten thousand and ten million rows */
+#define WAL_PAGES_MAX  16384 /* 64 MiB: then the log is copied into the database, a page once */
+#define BUSY_SLEEP_MS  25    /* between two tries at a busy database */
+#define BUSY_SAY_MS    3000  /* between two lines about it */
+#define BUSY_READER_MS 5000  /* how long a reader waits: only for somebody's recovery */
 
 struct hr_cursor {
     struct hr_db *db;
@@ -41,12 +41,14 @@ struct hr_db {
     struct hr_cursor stmts[N_STMT_MAX];
     int n_stmts;
     int n_wal_pages;
-    bool synced; /* the present setting of PRAGMA synchronous is FULL */
+    bool is_open; /* the file is; WAL may not have been tried yet */
+    bool synced;  /* the present setting of PRAGMA synchronous is FULL */
     int64_t busy_since_ns, busy_said_ns;
 };
 
-/* SQLite forgets the system's error number when a failed commit is rolled back inside the same call, and a
- * full disk must be told from a broken one; so errno is cleared before a call and looked at after it. */
+/* SQLite forgets the system's error number when a failed commit is rolled back inside the same
+ * call, and a full disk must be told from a broken one; so errno is cleared before a call and
+ * looked at after it. */
 static int exec(struct hr_db *db, const char *sql) {
     errno = 0;
     return sqlite3_exec(db->h, sql, NULL, NULL, NULL);
@@ -76,14 +78,17 @@ static enum hr_status fail(struct hr_db *db, int rc, struct hr_err *err) {
     case SQLITE_NOTADB:
         return hr_err_set(err, HR_ERR_FORMAT, "%s is not a state file of headrace", db->path);
     case SQLITE_CORRUPT:
-        return hr_err_set(err, HR_ERR_FORMAT, "%s is damaged (%s); restore it from a copy", db->path,
-                          text);
+        return hr_err_set(err, HR_ERR_FORMAT, "%s is damaged (%s); restore it from a copy",
+                          db->path, text);
     case SQLITE_CONSTRAINT:
         return hr_err_set(err, HR_ERR_FAILED, "%s: %s", db->path, text);
     }
-    bool shm = (rc & 0xff) == SQLITE_PROTOCOL || xrc == SQLITE_IOERR_SHMOPEN ||
-               xrc == SQLITE_IOERR_SHMSIZE || xrc == SQLITE_IOERR_SHMLOCK ||
-               xrc == SQLITE_IOERR_SHMMAP || xrc == SQLITE_IOERR_LOCK;
+    /* Opening has shown already that the file itself can be opened: what cannot is the memory
+     * beside it. */
+    bool shm = (rc & 0xff) == SQLITE_PROTOCOL || ((rc & 0xff) == SQLITE_CANTOPEN && db->is_open) ||
+               xrc == SQLITE_IOERR_SHMOPEN || xrc == SQLITE_IOERR_SHMSIZE ||
+               xrc == SQLITE_IOERR_SHMLOCK || xrc == SQLITE_IOERR_SHMMAP ||
+               xrc == SQLITE_IOERR_LOCK;
     if (shm)
         return hr_err_set(err, HR_ERR_IO,
                           "%s: this file system does not support shared memory or locks for SQLite "
@@ -132,8 +137,10 @@ enum hr_status hr_db_script(struct hr_db *db, const char *sql, struct hr_err *er
 static void frozen_uri(const char *path, struct hr_buf *uri) {
     hr_buf_puts(uri, "file:");
     for (const char *p = path; *p; p++) {
-        if (strchr("%?# ", *p)) hr_buf_printf(uri, "%%%02X", (unsigned char)*p);
-        else hr_buf_putc(uri, *p);
+        if (strchr("%?# ", *p))
+            hr_buf_printf(uri, "%%%02X", (unsigned char)*p);
+        else
+            hr_buf_putc(uri, *p);
     }
     hr_buf_puts(uri, "?immutable=1");
 }
@@ -164,7 +171,8 @@ enum hr_status hr_db_open(const char *path, enum hr_db_mode mode, const volatile
     db->stop = stop;
     frozen_uri(path, &uri);
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    flags |= mode == HR_DB_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+    flags |=
+        mode == HR_DB_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
     if (mode == HR_DB_FROZEN) flags |= SQLITE_OPEN_URI;
     const char *name = mode == HR_DB_FROZEN ? hr_buf_cstr(&uri) : path;
     errno = 0;
@@ -183,6 +191,8 @@ enum hr_status hr_db_open(const char *path, enum hr_db_mode mode, const volatile
                      "PRAGMA journal_size_limit=67108864; PRAGMA synchronous=NORMAL",
                      CACHE_KIB);
     code = hr_db_script(db, pragmas, err);
+    if (!code) code = hr_db_script(db, "PRAGMA user_version", err); /* opens and reads it */
+    db->is_open = !code;
     if (!code && mode == HR_DB_WRITE) code = set_wal(db, err);
     /* Reads a page and takes a lock: what does not work shall show itself here. */
     if (!code) code = hr_db_script(db, "SELECT count(*) FROM sqlite_schema", err);
@@ -210,7 +220,8 @@ void hr_db_close(struct hr_db **dbp) {
     *dbp = NULL;
 }
 
-static enum hr_status bind(struct hr_cursor *c, const struct hr_val *args, int n, struct hr_err *err) {
+static enum hr_status bind(struct hr_cursor *c, const struct hr_val *args, int n,
+                           struct hr_err *err) {
     HR_ASSERT(sqlite3_bind_parameter_count(c->stmt) == n);
     for (int i = 0; i < n; i++) {
         const struct hr_val *v = &args[i];
@@ -312,13 +323,14 @@ enum hr_status hr_db_get(struct hr_db *db, const char *sql, const struct hr_val 
 enum hr_status hr_db_begin(struct hr_db *db, bool synced, struct hr_err *err) {
     HR_ASSERT(sqlite3_get_autocommit(db->h));
     if (db->synced != synced) {
-        enum hr_status code = hr_db_script(
-            db, synced ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err);
+        enum hr_status code =
+            hr_db_script(db, synced ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err);
         if (code) return code;
         db->synced = synced;
     }
-    /* IMMEDIATE takes the writer's place now, so that nothing after it can find the database busy. SQLite
-     * does not ask the busy handler in every case (somebody's recovery), hence our own turn. */
+    /* IMMEDIATE takes the writer's place now, so that nothing after it can find the database busy.
+     * SQLite does not ask the busy handler in every case (somebody's recovery), hence our own turn.
+     */
     for (bool first = true;; first = false) {
         int rc = exec(db, "BEGIN IMMEDIATE");
         if (rc == SQLITE_OK) return HR_OK;
@@ -333,8 +345,8 @@ enum hr_status hr_db_commit(struct hr_db *db, struct hr_err *err) {
         hr_db_rollback(db);
         return code;
     }
-    /* A checkpoint that fails, or finds a reader in its way, has lost nothing: the log stays, and the next
-     * commit tries again. */
+    /* A checkpoint that fails, or finds a reader in its way, has lost nothing: the log stays, and
+     * the next commit tries again. */
     if (db->n_wal_pages > WAL_PAGES_MAX &&
         sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL) == SQLITE_OK)
         db->n_wal_pages = 0;

@@ -24,7 +24,8 @@ enum hr_status hr_file_open(struct hr_file *f, const char *path, struct hr_err *
     /* O_NONBLOCK: a pipe under this name is refused below instead of waited for. */
     f->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     if (f->fd < 0 || fstat(f->fd, &s) != 0) return fail(path, "open it", errno, err);
-    if (!S_ISREG(s.st_mode)) return hr_err_set(err, HR_ERR_CONFIG, "%s is not a regular file", path);
+    if (!S_ISREG(s.st_mode))
+        return hr_err_set(err, HR_ERR_CONFIG, "%s is not a regular file", path);
     f->size = s.st_size;
     return HR_OK;
 }
@@ -35,8 +36,8 @@ void hr_file_close(struct hr_file *f) {
     *f = (struct hr_file){.fd = -1};
 }
 
-/* Back to the part that counts. When even that fails, the next append writes over the rest, and the next
- * start cuts it. */
+/* Back to the part that counts. When even that fails, the next append writes over the rest, and the
+ * next start cuts it. */
 static void undo(struct hr_file *f) {
     while (ftruncate(f->fd, f->size) != 0 && errno == EINTR) {
     }
@@ -107,7 +108,8 @@ enum hr_status hr_dir_make(const char *dir, struct hr_err *err) {
         if (*p && *p != '/') continue;
         char c = *p;
         *p = 0;
-        if (mkdir(path, 0755) != 0 && errno != EEXIST) code = fail(path, "make this folder", errno, err);
+        if (mkdir(path, 0755) != 0 && errno != EEXIST)
+            code = fail(path, "make this folder", errno, err);
         *p = c;
         if (!c) break;
     }

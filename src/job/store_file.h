@@ -2,9 +2,9 @@
  *
  * store_file: a file that only grows, private to src/job: raw_responses.jsonl and rejects.jsonl.
  *
- * `size` is the part that counts; an append that fails is undone down to it, so that a file never keeps
- * half of a failed write. Positions are explicit (pwrite): a retry writes over what a failed undo may
- * have left. */
+ * `size` is the part that counts; an append that fails is undone down to it, so that a file never
+ * keeps half of a failed write. Positions are explicit (pwrite): a retry writes over what a failed
+ * undo may have left. */
 #ifndef HR_JOB_STORE_FILE_H
 #define HR_JOB_STORE_FILE_H
 
@@ -23,8 +23,8 @@ struct hr_file {
 /* Opens or makes it; size is the file's. Refuses what is not a regular file. */
 HR_MUST_USE enum hr_status hr_file_open(struct hr_file *f, const char *path, struct hr_err *err);
 void hr_file_close(struct hr_file *f); /* zeroed with fd -1 is valid */
-/* All of it, or HR_ERR_NOSPACE (ENOSPC, EDQUOT) or HR_ERR_IO with the file as before. Not yet on the
- * disk. */
+/* All of it, or HR_ERR_NOSPACE (ENOSPC, EDQUOT) or HR_ERR_IO with the file as before. Not yet on
+ * the disk. */
 HR_MUST_USE enum hr_status hr_file_append(struct hr_file *f, const void *data, size_t len,
                                           struct hr_err *err);
 HR_MUST_USE enum hr_status hr_file_sync(struct hr_file *f, struct hr_err *err);

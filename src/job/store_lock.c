@@ -17,8 +17,8 @@ static struct flock whole_file(short type) {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET};
 }
 
-/* The text of the lock file. A holder writes it just after it got the lock: an empty text, or the pid of
- * a process that is gone, is worth a second look. */
+/* The text of the lock file. A holder writes it just after it got the lock: an empty text, or the
+ * pid of a process that is gone, is worth a second look. */
 static void read_holder(int fd, char *text, size_t cap) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
@@ -56,10 +56,11 @@ enum hr_status hr_lock_take(const char *path, int *fdp, struct hr_err *err) {
         char holder[HOLDER_MAX];
         if (e == EAGAIN || e == EACCES) {
             read_holder(fd, holder, sizeof holder);
-            code = hr_err_set(err, HR_ERR_LOCKED, "another run is using it: %s holds %s", holder, path);
+            code = hr_err_set(err, HR_ERR_LOCKED, "another run is using it: %s holds %s", holder,
+                              path);
         } else {
-            code = hr_err_set(err, HR_ERR_IO, "%s: this file system does not support locks: %s", path,
-                              strerror(e));
+            code = hr_err_set(err, HR_ERR_IO, "%s: this file system does not support locks: %s",
+                              path, strerror(e));
         }
         close(fd);
         return code;

@@ -2,16 +2,17 @@
  *
  * store_rows: the start of a run: does raw_responses.jsonl hold what state.db says, and what else?
  *
- * Only sizes and the tail are looked at. The committed rows are checked from the last one backwards until
- * one is whole (its bytes are there and have its CRC); the others lost their bytes and are set aside.
- * What follows the last whole row is read line by line: a line is kept if and only if all before it were
- * and it ends with a newline, carries an identity that state.db knows, and either is a set-aside row with
- * the recorded length and CRC (somebody moved rows) or belongs to a sample without an outcome (the
- * process died between its write and its transaction). From the first other line on, everything is cut
- * off and kept in raw_responses.torn; set-aside rows that were not met again are redone.
+ * Only sizes and the tail are looked at. The committed rows are checked from the last one backwards
+ * until one is whole (its bytes are there and have its CRC); the others lost their bytes and are
+ * set aside. What follows the last whole row is read line by line: a line is kept if and only if
+ * all before it were and it ends with a newline, carries an identity that state.db knows, and
+ * either is a set-aside row with the recorded length and CRC (somebody moved rows) or belongs to a
+ * sample without an outcome (the process died between its write and its transaction). From the
+ * first other line on, everything is cut off and kept in raw_responses.torn; set-aside rows that
+ * were not met again are redone.
  *
- * Order: the cut bytes saved, the file cut and synced, then one transaction. A kill in between leaves a
- * file that this very procedure mends at the next start. */
+ * Order: the cut bytes saved, the file cut and synced, then one transaction. A kill in between
+ * leaves a file that this very procedure mends at the next start. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -20,8 +21,8 @@
 #include "base/log.h"
 #include "job/store_int.h"
 
-#define CHUNK_BYTES    (1u << 20)
-#define ROW_BYTES_MAX  (256u << 20) /* what is longer without a newline is not a row */
+#define CHUNK_BYTES   (1u << 20)
+#define ROW_BYTES_MAX (256u << 20) /* what is longer without a newline is not a row */
 
 /* Lines from `pos` on. */
 struct scan {
@@ -32,7 +33,8 @@ struct scan {
 };
 
 /* *line NULL: no whole line is left. Borrowed until the next call. */
-static enum hr_status scan_line(struct scan *s, const char **line, size_t *len, struct hr_err *err) {
+static enum hr_status scan_line(struct scan *s, const char **line, size_t *len,
+                                struct hr_err *err) {
     *line = NULL;
     for (;;) {
         size_t n = s->buf.len - s->at;
@@ -51,7 +53,9 @@ static enum hr_status scan_line(struct scan *s, const char **line, size_t *len, 
         size_t want = left < (int64_t)CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
         enum hr_status code = hr_file_read(s->f, s->pos + (int64_t)n, want, &s->buf, &whole, err);
         if (code) return code;
-        if (!whole) return hr_err_set(err, HR_ERR_IO, "%s: it became shorter while it was read", s->f->path);
+        if (!whole)
+            return hr_err_set(err, HR_ERR_IO, "%s: it became shorter while it was read",
+                              s->f->path);
     }
 }
 
@@ -62,16 +66,17 @@ static enum hr_status check_marks(struct hr_store *st, int64_t *end, int64_t *n_
     bool found, whole = false;
     *end = *n_aside = 0;
     /* Rows that begin past the end go at once: there are millions when the file is gone. */
-    enum hr_status code =
-        hr_db_run(st->db, "INSERT INTO aside SELECT * FROM done WHERE offset>=?",
-                  HR_ARGS(HR_INT(st->rows.size)), err);
+    enum hr_status code = hr_db_run(st->db, "INSERT INTO aside SELECT * FROM done WHERE offset>=?",
+                                    HR_ARGS(HR_INT(st->rows.size)), err);
     if (!code) *n_aside = hr_db_changes(st->db);
     if (!code)
-        code = hr_db_run(st->db, "DELETE FROM done WHERE offset>=?", HR_ARGS(HR_INT(st->rows.size)), err);
+        code = hr_db_run(st->db, "DELETE FROM done WHERE offset>=?", HR_ARGS(HR_INT(st->rows.size)),
+                         err);
     while (!code) {
         int64_t m[3]; /* offset, length, crc */
-        code = hr_db_get(st->db, "SELECT offset, length, crc FROM done ORDER BY offset DESC LIMIT 1",
-                         HR_NO_ARGS, m, 3, &found, err);
+        code =
+            hr_db_get(st->db, "SELECT offset, length, crc FROM done ORDER BY offset DESC LIMIT 1",
+                      HR_NO_ARGS, m, 3, &found, err);
         if (code || !found) break;
         hr_buf_clear(&bytes);
         code = hr_file_read(&st->rows, m[0], (size_t)m[1], &bytes, &whole, err);
@@ -114,8 +119,9 @@ static bool row_counts(const char *line, size_t len, struct counts *c) {
 enum line_kind { LINE_KEPT, LINE_FOREIGN /* a row of some other state.db */, LINE_BAD };
 
 /* A sample without an outcome: its row counts from now on, for the run that wrote it. */
-static enum hr_status adopt(struct hr_store *st, int64_t row, int sample, int64_t offset, const char *line,
-                            size_t len, const struct counts *n, struct hr_err *err) {
+static enum hr_status adopt(struct hr_store *st, int64_t row, int sample, int64_t offset,
+                            const char *line, size_t len, const struct counts *n,
+                            struct hr_err *err) {
     int64_t journalled = 0;
     bool found;
     enum hr_status code = hr_db_run(
@@ -124,9 +130,9 @@ static enum hr_status adopt(struct hr_store *st, int64_t row, int sample, int64_
                 HR_INT(sample), HR_INT(n->prompt), HR_INT(n->completion), HR_INT(n->length)),
         err);
     if (!code)
-        code = hr_db_get(st->db,
-                         "SELECT ifnull(sum(length(tokens)),0)/4 FROM journal WHERE row=? AND sample=?",
-                         HR_ARGS(HR_INT(row), HR_INT(sample)), &journalled, 1, &found, err);
+        code = hr_db_get(
+            st->db, "SELECT ifnull(sum(length(tokens)),0)/4 FROM journal WHERE row=? AND sample=?",
+            HR_ARGS(HR_INT(row), HR_INT(sample)), &journalled, 1, &found, err);
     if (!code)
         code = hr_db_run(st->db, "DELETE FROM journal WHERE row=? AND sample=?",
                          HR_ARGS(HR_INT(row), HR_INT(sample)), err);
@@ -137,13 +143,13 @@ static enum hr_status adopt(struct hr_store *st, int64_t row, int sample, int64_
                          HR_ARGS(HR_INT(n->length), HR_INT(n->prompt), HR_INT(n->completion)), err);
     int64_t fresh = n->completion > journalled ? n->completion - journalled : 0;
     if (!code)
-        code = hr_db_run(st->db,
-                         "UPDATE runs SET rows_done=rows_done+1, rows_length=rows_length+?,"
-                         "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?,"
-                         "sampled_tokens=sampled_tokens+? WHERE id=(SELECT max(id) FROM runs)",
-                         HR_ARGS(HR_INT(n->length), HR_INT(n->prompt), HR_INT(n->completion),
-                                 HR_INT(fresh)),
-                         err);
+        code = hr_db_run(
+            st->db,
+            "UPDATE runs SET rows_done=rows_done+1, rows_length=rows_length+?,"
+            "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?,"
+            "sampled_tokens=sampled_tokens+? WHERE id=(SELECT max(id) FROM runs)",
+            HR_ARGS(HR_INT(n->length), HR_INT(n->prompt), HR_INT(n->completion), HR_INT(fresh)),
+            err);
     return code;
 }
 
@@ -171,24 +177,26 @@ static enum hr_status judge_line(struct hr_store *st, int64_t offset, const char
     *adopted = false;
     if (!st->identify(line, len, ident, &occurrence, &sample) || sample < 0) return HR_OK;
     if (!row_counts(line, len, &n)) return HR_OK;
-    enum hr_status code = hr_db_get(st->db, "SELECT row FROM rows WHERE i0=? AND i1=? AND occurrence=?",
-                                    HR_ARGS(HR_INT(hr_store_key(ident, 0)),
-                                            HR_INT(hr_store_key(ident, 1)), HR_INT(occurrence)),
-                                    &row, 1, &found, err);
+    enum hr_status code = hr_db_get(
+        st->db, "SELECT row FROM rows WHERE i0=? AND i1=? AND occurrence=?",
+        HR_ARGS(HR_INT(hr_store_key(ident, 0)), HR_INT(hr_store_key(ident, 1)), HR_INT(occurrence)),
+        &row, 1, &found, err);
     if (code) return code;
     if (!found) {
         *kind = LINE_FOREIGN;
         return HR_OK;
     }
-    code = hr_db_get(st->db,
-                     "SELECT 1 FROM done WHERE row=?1 AND sample=?2 UNION ALL SELECT 1 FROM rejects WHERE "
-                     "row=?1 AND row>=0 AND (sample=?2 OR sample<0)",
-                     HR_ARGS(HR_INT(row), HR_INT(sample)), &one, 1, &found, err);
+    code = hr_db_get(
+        st->db,
+        "SELECT 1 FROM done WHERE row=?1 AND sample=?2 UNION ALL SELECT 1 FROM rejects WHERE "
+        "row=?1 AND row>=0 AND (sample=?2 OR sample<0)",
+        HR_ARGS(HR_INT(row), HR_INT(sample)), &one, 1, &found, err);
     if (code || found) return code;
     code = hr_db_get(st->db, "SELECT length, crc FROM aside WHERE row=? AND sample=?",
                      HR_ARGS(HR_INT(row), HR_INT(sample)), mark, 2, &found, err);
     if (code) return code;
-    bool damaged = found && (mark[0] != (int64_t)len || (uint32_t)mark[1] != hr_crc32c(0, line, len));
+    bool damaged =
+        found && (mark[0] != (int64_t)len || (uint32_t)mark[1] != hr_crc32c(0, line, len));
     if (damaged) return HR_OK;
     code = found ? take_back(st, row, sample, offset, err)
                  : adopt(st, row, sample, offset, line, len, &n, err);
@@ -218,10 +226,11 @@ static enum hr_status scan_tail(struct hr_store *st, int64_t *end, bool any_asid
     }
     hr_buf_finish(&s.buf);
     if (!code && kind == LINE_FOREIGN && s.pos == 0 && any_aside)
-        code = hr_err_set(err, HR_ERR_CONFIG,
-                          "%s and %s do not belong together: none of the rows of one is in the other; "
-                          "move one of them away (or is --state wrong?)",
-                          st->rows.path, st->state_path);
+        code =
+            hr_err_set(err, HR_ERR_CONFIG,
+                       "%s and %s do not belong together: none of the rows of one is in the other; "
+                       "move one of them away (or is --state wrong?)",
+                       st->rows.path, st->state_path);
     *end = s.pos;
     return code;
 }
@@ -253,7 +262,8 @@ static enum hr_status save_torn(struct hr_store *st, int64_t from, struct hr_err
 static enum hr_status drop_aside(struct hr_store *st, int *n_redo, struct hr_err *err) {
     int64_t n[1] = {0};
     bool found;
-    enum hr_status code = hr_db_get(st->db, "SELECT count(*) FROM aside", HR_NO_ARGS, n, 1, &found, err);
+    enum hr_status code =
+        hr_db_get(st->db, "SELECT count(*) FROM aside", HR_NO_ARGS, n, 1, &found, err);
     if (!code)
         code = hr_db_run(
             st->db,
@@ -271,12 +281,14 @@ static enum hr_status drop_aside(struct hr_store *st, int *n_redo, struct hr_err
 static enum hr_status refuse_orphans(struct hr_store *st, struct hr_err *err) {
     int64_t one;
     bool found;
-    enum hr_status code = hr_db_get(st->db, "SELECT 1 FROM runs LIMIT 1", HR_NO_ARGS, &one, 1, &found, err);
+    enum hr_status code =
+        hr_db_get(st->db, "SELECT 1 FROM runs LIMIT 1", HR_NO_ARGS, &one, 1, &found, err);
     if (code || found || st->rows.size == 0) return code;
-    return hr_err_set(err, HR_ERR_CONFIG,
-                      "%s has rows, but %s knows nothing of them; bring its state file back (is --state "
-                      "missing?), or move the rows away",
-                      st->rows.path, st->state_path);
+    return hr_err_set(
+        err, HR_ERR_CONFIG,
+        "%s has rows, but %s knows nothing of them; bring its state file back (is --state "
+        "missing?), or move the rows away",
+        st->rows.path, st->state_path);
 }
 
 enum hr_status hr_store_recover_rows(struct hr_store *st, struct hr_store_recovery *r,
@@ -304,36 +316,39 @@ enum hr_status hr_store_recover_rows(struct hr_store *st, struct hr_store_recove
     if (!code) code = hr_db_commit(st->db, err);
     if (code) goto fail;
     if (r->n_redo > 0)
-        hr_warn("%s: %d finished rows are not in the file any more (it was cut, changed or removed); "
-                "they are generated again",
-                st->rows.path, r->n_redo);
+        hr_warn(
+            "%s: %d finished rows are not in the file any more (it was cut, changed or removed); "
+            "they are generated again",
+            st->rows.path, r->n_redo);
     if (r->n_cut_bytes > 0)
-        hr_warn("%s: %lld bytes after the last whole row were cut off and kept in raw_responses.torn",
-                st->rows.path, (long long)r->n_cut_bytes);
+        hr_warn(
+            "%s: %lld bytes after the last whole row were cut off and kept in raw_responses.torn",
+            st->rows.path, (long long)r->n_cut_bytes);
     return HR_OK;
 fail:
     hr_db_rollback(st->db);
     return code;
 }
 
-/* rejects.jsonl counts as far as tally.rejects_bytes: what follows was written by a process that died
- * before its transaction, and its lines will be met again. When it is shorter, the lines that are gone
- * are forgotten and so written again. */
+/* rejects.jsonl counts as far as tally.rejects_bytes: what follows was written by a process that
+ * died before its transaction, and its lines will be met again. When it is shorter, the lines that
+ * are gone are forgotten and so written again. */
 enum hr_status hr_store_recover_rejects(struct hr_store *st, struct hr_err *err) {
     int64_t t[2] = {0}, rest[2] = {0}; /* lines, bytes */
     bool found;
-    enum hr_status code = hr_db_get(st->db, "SELECT rejects, rejects_bytes FROM tally", HR_NO_ARGS, t, 2,
-                                    &found, err);
+    enum hr_status code = hr_db_get(st->db, "SELECT rejects, rejects_bytes FROM tally", HR_NO_ARGS,
+                                    t, 2, &found, err);
     if (code) return code;
     st->n_rejects = t[0];
     if (st->rejects.size == t[1]) return HR_OK;
     if (st->rejects.size > t[1]) return hr_file_cut(&st->rejects, t[1], err);
     code = hr_db_begin(st->db, true, err);
     if (code) return code;
-    code = hr_db_run(st->db, "DELETE FROM rejects WHERE end>?", HR_ARGS(HR_INT(st->rejects.size)), err);
+    code = hr_db_run(st->db, "DELETE FROM rejects WHERE end>?", HR_ARGS(HR_INT(st->rejects.size)),
+                     err);
     if (!code)
-        code = hr_db_get(st->db, "SELECT count(*), ifnull(max(end),0) FROM rejects", HR_NO_ARGS, rest, 2,
-                         &found, err);
+        code = hr_db_get(st->db, "SELECT count(*), ifnull(max(end),0) FROM rejects", HR_NO_ARGS,
+                         rest, 2, &found, err);
     if (!code)
         code = hr_db_run(st->db, "UPDATE tally SET rejects=?, rejects_bytes=?",
                          HR_ARGS(HR_INT(rest[0]), HR_INT(rest[1])), err);

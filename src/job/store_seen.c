@@ -2,13 +2,15 @@
  *
  * store_seen: input rows and rejected lines as a pass over the input meets them.
  *
- * Most identities are there once; `rows.pass` then says whether this pass has met the row. An identity
- * that is there more often has a record in dup_idents (how many rows are known, how many this pass has
- * met) and, for each content, one in dup_rows (the last occurrence met; those of one content are met in
- * rising order), so that a prompt that stands a million times in the input costs each time the same.
+ * Most identities are there once; `rows.pass` then says whether this pass has met the row. An
+ * identity that is there more often has a record in dup_idents (how many rows are known, how many
+ * this pass has met) and, for each content, one in dup_rows (the last occurrence met; those of one
+ * content are met in rising order), so that a prompt that stands a million times in the input costs
+ * each time the same.
  *
- * The rule: a row gets the lowest unmet occurrence with its content; when there is none, it is a new
- * duplicate if all known rows of the identity were met, else a known row has changed its content. */
+ * The rule: a row gets the lowest unmet occurrence with its content; when there is none, it is a
+ * new duplicate if all known rows of the identity were met, else a known row has changed its
+ * content. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -30,9 +32,9 @@ static void key_bytes(int64_t lo, int64_t hi, uint8_t out[16]) {
 static enum hr_status look_up(struct hr_store *st, const uint8_t ident[16], struct known *k,
                               struct hr_err *err) {
     struct hr_cursor *c;
-    enum hr_status code =
-        hr_db_query(st->db, "SELECT row, c0, c1, pass FROM rows WHERE i0=? AND i1=? LIMIT 2",
-                    HR_ARGS(HR_INT(hr_store_key(ident, 0)), HR_INT(hr_store_key(ident, 1))), &c, err);
+    enum hr_status code = hr_db_query(
+        st->db, "SELECT row, c0, c1, pass FROM rows WHERE i0=? AND i1=? LIMIT 2",
+        HR_ARGS(HR_INT(hr_store_key(ident, 0)), HR_INT(hr_store_key(ident, 1))), &c, err);
     *k = (struct known){0};
     for (bool more = true; !code;) {
         code = hr_cursor_next(c, &more, err);
@@ -46,14 +48,15 @@ static enum hr_status look_up(struct hr_store *st, const uint8_t ident[16], stru
 }
 
 static enum hr_status edited(const char *id_text, struct hr_err *err) {
-    return hr_err_set(err, HR_ERR_CONFIG,
-                      "row id %s was edited: it has other content than in an earlier run; undo the edit, "
-                      "or give the row a new id",
-                      id_text);
+    return hr_err_set(
+        err, HR_ERR_CONFIG,
+        "row id %s was edited: it has other content than in an earlier run; undo the edit, "
+        "or give the row a new id",
+        id_text);
 }
 
-/* What meeting a row means: found out first, done as a whole afterwards, so that a call that failed can
- * be made again. */
+/* What meeting a row means: found out first, done as a whole afterwards, so that a call that failed
+ * can be made again. */
 struct plan {
     struct hr_store_op ops[4];
     int n_ops;
@@ -71,8 +74,8 @@ static void add_row(struct hr_store *st, struct plan *p, const uint8_t ident[16]
                     const uint8_t content[16], int64_t occurrence) {
     struct hr_store_op op = {.kind = HR_OP_ROW, .a = st->next_row, .b = occurrence, .c = st->run};
     add_op(p, op, ident, content);
-    p->seen = (struct hr_store_seen){
-        .row = st->next_row, .occurrence = (int)occurrence, .is_new = true};
+    p->seen =
+        (struct hr_store_seen){.row = st->next_row, .occurrence = (int)occurrence, .is_new = true};
 }
 
 static void add_ident(struct hr_store *st, struct plan *p, const uint8_t ident[16], int64_t met,
@@ -88,9 +91,9 @@ static void add_group(struct hr_store *st, struct plan *p, const uint8_t ident[1
 }
 
 /* The identity is there once. */
-static enum hr_status plan_single(struct hr_store *st, const struct known *k, const uint8_t ident[16],
-                                  const uint8_t content[16], const char *id_text, struct plan *p,
-                                  struct hr_err *err) {
+static enum hr_status plan_single(struct hr_store *st, const struct known *k,
+                                  const uint8_t ident[16], const uint8_t content[16],
+                                  const char *id_text, struct plan *p, struct hr_err *err) {
     bool same = memcmp(k->content, content, 16) == 0;
     if (k->pass != st->run) {
         if (!same) return edited(id_text, err);
@@ -102,7 +105,8 @@ static enum hr_status plan_single(struct hr_store *st, const struct known *k, co
     add_row(st, p, ident, content, 1);
     add_ident(st, p, ident, 2, 2);
     add_group(st, p, ident, k->content, 0);
-    add_group(st, p, ident, content, 1); /* writes over the one before when the contents are equal */
+    add_group(st, p, ident, content,
+              1); /* writes over the one before when the contents are equal */
     return HR_OK;
 }
 
@@ -110,11 +114,11 @@ static enum hr_status plan_single(struct hr_store *st, const struct known *k, co
 static enum hr_status plan_duplicate(struct hr_store *st, const uint8_t ident[16],
                                      const uint8_t content[16], const char *id_text, struct plan *p,
                                      struct hr_err *err) {
-    int64_t all[3] = {0}, group[2] = {0}, next[2] = {0}; /* pass, met, known; pass, last; row, occurrence */
+    int64_t all[3] = {0}, group[2] = {0},
+            next[2] = {0}; /* pass, met, known; pass, last; row, occurrence */
     bool found, is_known = false;
-    enum hr_status code =
-        hr_db_get(st->db, "SELECT pass, met, known FROM dup_idents WHERE ident=?",
-                  HR_ARGS(HR_BLOB(ident, 16)), all, 3, &found, err);
+    enum hr_status code = hr_db_get(st->db, "SELECT pass, met, known FROM dup_idents WHERE ident=?",
+                                    HR_ARGS(HR_BLOB(ident, 16)), all, 3, &found, err);
     if (code) return code;
     HR_ASSERT(found);
     code = hr_db_get(st->db, "SELECT pass, last FROM dup_rows WHERE ident=? AND content=?",
@@ -122,13 +126,14 @@ static enum hr_status plan_duplicate(struct hr_store *st, const uint8_t ident[16
     int64_t met = all[0] == st->run ? all[1] : 0, n_known = all[2];
     int64_t last = found && group[0] == st->run ? group[1] : -1;
     if (!code && met < n_known)
-        code = hr_db_get(st->db,
-                         "SELECT row, occurrence FROM rows WHERE i0=?1 AND i1=?2 AND c0=?3 AND c1=?4 "
-                         "AND occurrence>?5 ORDER BY occurrence LIMIT 1",
-                         HR_ARGS(HR_INT(hr_store_key(ident, 0)), HR_INT(hr_store_key(ident, 1)),
-                                 HR_INT(hr_store_key(content, 0)), HR_INT(hr_store_key(content, 1)),
-                                 HR_INT(last)),
-                         next, 2, &is_known, err);
+        code =
+            hr_db_get(st->db,
+                      "SELECT row, occurrence FROM rows WHERE i0=?1 AND i1=?2 AND c0=?3 AND c1=?4 "
+                      "AND occurrence>?5 ORDER BY occurrence LIMIT 1",
+                      HR_ARGS(HR_INT(hr_store_key(ident, 0)), HR_INT(hr_store_key(ident, 1)),
+                              HR_INT(hr_store_key(content, 0)), HR_INT(hr_store_key(content, 1)),
+                              HR_INT(last)),
+                      next, 2, &is_known, err);
     if (code) return code;
     if (is_known) {
         add_ident(st, p, ident, met + 1, n_known);
@@ -189,8 +194,8 @@ enum hr_status hr_store_see_line(struct hr_store *st, const uint8_t hash[16], in
     bool found = false;
     enum hr_status code = hr_store_batch_begin(st, err);
     if (!code)
-        code = hr_db_get(st->db, "SELECT pass, n FROM lines WHERE hash=?", HR_ARGS(HR_BLOB(hash, 16)),
-                         line, 2, &found, err);
+        code = hr_db_get(st->db, "SELECT pass, n FROM lines WHERE hash=?",
+                         HR_ARGS(HR_BLOB(hash, 16)), line, 2, &found, err);
     if (code) return code;
     int64_t n = found && line[0] == st->run ? line[1] : 0;
     struct hr_store_op op = {.kind = HR_OP_LINE, .a = n + 1, .c = st->run};
@@ -207,8 +212,8 @@ enum hr_status hr_store_reject(struct hr_store *st, const uint8_t key[16], int64
     bool known = false;
     enum hr_status code = hr_store_batch_begin(st, err);
     if (!code)
-        code = hr_db_get(st->db, "SELECT 1 FROM rejects WHERE key=?", HR_ARGS(HR_BLOB(key, 16)), &one, 1,
-                         &known, err);
+        code = hr_db_get(st->db, "SELECT 1 FROM rejects WHERE key=?", HR_ARGS(HR_BLOB(key, 16)),
+                         &one, 1, &known, err);
     if (!code && !known) {
         struct hr_store_op op = {.kind = HR_OP_REJECT, .sample = sample, .a = row < 0 ? -1 : row};
         op.b = st->rejects.size + (int64_t)(st->rejects_new.len + len);

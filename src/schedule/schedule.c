@@ -322,6 +322,7 @@ void hr_sched_counts(const struct hr_sched *s, struct hr_sched_counts *out) {
     hr_kv_get_counts(s->kv, &out->kv);
     out->n_pages_running = out->kv.n_pinned + out->kv.n_private;
     for (int i = 0; i < HR_SCHED_GROUPS_MAX; i++) out->groups[i] = s->groups[i].counts;
+    for (int i = 0; i < s->n_running; i++) out->groups[s->running[i]->group].n_running++;
 }
 
 void hr_sched_check(const struct hr_sched *s) {

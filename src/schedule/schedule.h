@@ -64,6 +64,7 @@ struct hr_sched_piece {
 };
 
 struct hr_sched_group_counts {
+    int64_t n_running; /* now */
     int64_t preemptions;
     int64_t prefill_tokens;    /* prompt tokens computed for the first time */
     int64_t cached_tokens;     /* prompt tokens that were found in the cache instead */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "text/unicode.h"
+#include "text/uniclass.h"
 
 const uint16_t hr_byte_alphabet[256] = {
     256, 257, 258, 259, 260, 261, 262, 263, 264, 265, 266, 267, 268, 269, 270, 271, 272, 273, 274,
@@ -238,6 +238,26 @@ static bool is_white(uint32_t cp) {
     return hr_uni_is_space(cp);
 }
 
+/* \w+|[^\w\s]+ as Rust's regex crate reads it. */
+static void split_words(struct hr_pieces *p, const struct hr_pretok_step *step,
+                        struct hr_span piece) {
+    enum { WHITE, WORD, OTHER } last = WHITE, now;
+    size_t begin = piece.begin;
+    for (size_t pos = piece.begin; pos < piece.end;) {
+        int n = 1;
+        uint32_t cp =
+            step->mapped ? hr_byte_alphabet[(unsigned char)p->s[pos]] : hr_utf8_get(p->s + pos, &n);
+        now = hr_uni_is_rust_word(cp) ? WORD : hr_uni_is_space(cp) ? WHITE : OTHER;
+        if (now != last) {
+            if (last != WHITE) add(p, begin, pos);
+            begin = pos;
+        }
+        last = now;
+        pos += (size_t)n;
+    }
+    if (last != WHITE) add(p, begin, piece.end);
+}
+
 /* Starts a new text for a step that rewrites pieces; the old one stays readable until it is done.
  */
 static struct hr_buf *rewrite(struct hr_pieces *p) {
@@ -328,6 +348,9 @@ static void run_step(struct hr_pieces *p, const struct hr_pretok_step *step, boo
             break;
         case HR_PRETOK_WHITESPACE_SPLIT:
             split_where(p, step, v, is_white, true, HR_SPLIT_REMOVED);
+            break;
+        case HR_PRETOK_WHITESPACE:
+            split_words(p, step, v);
             break;
         case HR_PRETOK_METASPACE:
             break;

@@ -19,7 +19,8 @@ enum hr_pretok_type {
     HR_PRETOK_DIGITS,
     HR_PRETOK_PUNCTUATION,
     HR_PRETOK_METASPACE,
-    HR_PRETOK_WHITESPACE_SPLIT,
+    HR_PRETOK_WHITESPACE_SPLIT, /* cuts at white characters and drops them */
+    HR_PRETOK_WHITESPACE,       /* runs of word characters, runs of others, no white ones */
 };
 
 enum hr_split_behavior {

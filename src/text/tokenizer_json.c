@@ -8,15 +8,20 @@
  * Source: tokenizers 0.23.3, the serde forms of its components. */
 #include "text/tokenizer_int.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jscan.h"
 #include "base/json.h"
 #include "text/base64.h"
 
 struct loader {
     struct hr_tokenizer *t;
     const struct hr_json *root;
+    const char *text; /* the file's own bytes: scores are read from them */
+    size_t text_len;
     struct hr_err *err;
 };
 
@@ -195,6 +200,14 @@ static enum hr_status add_pretok(struct loader *l, const struct hr_json *v) {
         if (!parse_behavior(behavior, &step.behavior)) return refuse(l, "Punctuation", behavior);
     } else if (is(type, "WhitespaceSplit")) {
         step.type = HR_PRETOK_WHITESPACE_SPLIT;
+    } else if (is(type, "Whitespace")) {
+        step.type = HR_PRETOK_WHITESPACE;
+    } else if (is(type, "CharDelimiterSplit")) {
+        step.type = HR_PRETOK_SPLIT;
+        step.behavior = HR_SPLIT_REMOVED;
+        step.literal = copy_str(hr_json_get(v, "delimiter"), &step.literal_len);
+        if (!step.literal)
+            return malformed(l, "pre_tokenizer", "CharDelimiterSplit needs a \"delimiter\"");
     } else {
         return refuse(l, "pre_tokenizer", type);
     }
@@ -464,12 +477,62 @@ struct scored {
     double *scores; /* owned */
 };
 
-static bool read_scored(const struct hr_json *vocab, int n, struct scored *v) {
+/* 10^n, rounded once; n <= 308. */
+static double power_of_ten(int n) {
+    char text[16];
+    snprintf(text, sizeof text, "1e%d", n);
+    return strtod(text, NULL);
+}
+
+/* A number as the reference's parser reads it: digits into an integer, then one product or quotient
+ * by a power of ten, which may be one step off the nearest double. Equal paths are told apart by
+ * such steps. Source: serde_json 1.0, src/de.rs, without "float_roundtrip". */
+static double read_score(const struct hr_jval *number) {
+    const char *p = number->p, *end = p + number->len;
+    uint64_t digits = 0;
+    int exponent = 0, sign = 1;
+    bool negative = p < end && *p == '-', full = false, fraction = false;
+    for (p += negative; p < end && *p != 'e' && *p != 'E'; p++) {
+        if (*p == '.') {
+            fraction = true;
+            continue;
+        }
+        uint64_t d = (uint64_t)(*p - '0');
+        full |= digits > (UINT64_MAX - d) / 10;
+        if (!full) digits = digits * 10 + d;
+        exponent += full ? !fraction : -fraction;
+    }
+    if (p < end) {
+        int given = 0;
+        p++;
+        if (*p == '-') sign = -1;
+        for (p += *p == '-' || *p == '+'; p < end && given < 10000; p++)
+            given = given * 10 + (*p - '0');
+        exponent += sign * given;
+    }
+    double v = (double)digits;
+    for (; exponent < -308 && v != 0; exponent += 308) v /= 1e308;
+    if (exponent > 308) return v == 0 ? v : INFINITY;
+    if (v != 0) v = exponent >= 0 ? v * power_of_ten(exponent) : v / power_of_ten(-exponent);
+    return negative ? -v : v;
+}
+
+/* Walks model.vocab twice, side by side: the texts from the tree, the scores from the file. */
+static bool read_scored(struct loader *l, const struct hr_json *vocab, int n, struct scored *v) {
+    struct hr_jval root, model, list, item, key, part;
+    struct hr_jiter it = {0};
+    if (hr_jscan_validate(l->text, l->text_len, &root, NULL) ||
+        !hr_jscan_get(&root, "model", &model) || !hr_jscan_get(&model, "vocab", &list))
+        return false;
     for (int i = 0; i < n; i++) {
-        const struct hr_json *item = hr_json_at(vocab, (size_t)i);
-        if (!hr_json_str(hr_json_at(item, 0), &v->s[i], &v->len[i]) ||
-            !hr_json_real(hr_json_at(item, 1), &v->scores[i]))
+        struct hr_jiter in = {0};
+        if (!hr_json_str(hr_json_at(hr_json_at(vocab, (size_t)i), 0), &v->s[i], &v->len[i]) ||
+            !hr_jscan_next(&list, &it, &key, &item) || item.type != HR_JARRAY ||
+            !hr_jscan_next(&item, &in, &key, &part) || !hr_jscan_next(&item, &in, &key, &part) ||
+            part.type != HR_JNUMBER)
             return false;
+        v->scores[i] = read_score(&part);
+        if (!isfinite(v->scores[i])) return false;
     }
     return true;
 }
@@ -488,7 +551,7 @@ static enum hr_status load_unigram(struct loader *l, const struct hr_json *model
     struct scored v = {hr_xcalloc(n, sizeof *v.s), hr_xcalloc(n, sizeof *v.len),
                        hr_xcalloc(n, sizeof *v.scores)};
     enum hr_status st = HR_OK;
-    if (!read_scored(vocab, (int)n, &v)) {
+    if (!read_scored(l, vocab, (int)n, &v)) {
         st = malformed(l, "model", "\"vocab\" must be a list of texts and scores");
     } else {
         hr_unigram_init(&l->t->unigram, v.s, v.len, v.scores, (int)n, (int32_t)unk,
@@ -534,6 +597,8 @@ enum hr_status hr_tokenizer_create_json(const char *json, size_t len, struct hr_
     if (st) return hr_err_prefix(err, "tokenizer.json");
     l.t = hr_xcalloc(1, sizeof *l.t);
     l.root = root;
+    l.text = json;
+    l.text_len = len;
     if ((st = each(&l, hr_json_get(root, "normalizer"), "normalizer", "normalizers",
                    add_normalizer)))
         goto fail;

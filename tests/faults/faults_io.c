@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * faults_io: see faults_io.h. Real calls are made through syscall(2), so that nothing here can come round
- * to itself. Syncs are counted but not made: a killed process needs none, and a test's disk none at all. */
+ * faults_io: see faults_io.h. Real calls are made through syscall(2), so that nothing here can come
+ * round to itself. Syncs are counted but not made: a killed process needs none, and a test's disk
+ * none at all. */
 #undef _FILE_OFFSET_BITS /* both names of pwrite and ftruncate are defined below */
 #include "faults_io.h"
 
@@ -27,7 +28,8 @@ void faults_init(const char *dir, const char *synced) {
 
 static void copy_file(const char *from, const char *to) {
     char bytes[8192];
-    int a = open(from, O_RDONLY | O_CLOEXEC), b = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int a = open(from, O_RDONLY | O_CLOEXEC),
+        b = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (a < 0 || b < 0) abort();
     for (ssize_t n; (n = read(a, bytes, sizeof bytes)) > 0;)
         if (syscall(SYS_write, b, bytes, n) != n) abort();
@@ -108,7 +110,8 @@ static int faulty_truncate(int fd, long len) {
 
 static bool faulty_name(const char *path) {
     char name[64];
-    if (!faults || faults->kind == FAULT_NONE || !watched_path(path, name, sizeof name)) return true;
+    if (!faults || faults->kind == FAULT_NONE || !watched_path(path, name, sizeof name))
+        return true;
     int what = faults->kind != FAULT_NOSPACE ? count_call() : 0;
     if (what == 1) _exit(FAULT_EXIT);
     if (what == 2) errno = EIO;
@@ -152,7 +155,8 @@ int unlink(const char *path) {
 }
 
 void faults_power_cut(unsigned keep) {
-    static const char *const names[] = {"raw_responses.jsonl", "rejects.jsonl", "state.db-wal", "state.db"};
+    static const char *const names[] = {"raw_responses.jsonl", "rejects.jsonl", "state.db-wal",
+                                        "state.db"};
     char live[256], synced[256];
     for (unsigned i = 0; i < 4; i++) {
         snprintf(live, sizeof live, "%s/%s", faults->dir, names[i]);

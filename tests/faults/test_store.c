@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * faults/store: a small job against the store, with a fault at its k-th change of a file, for every k.
+ * faults/store: a small job against the store, with a fault at its k-th change of a file, for every
+ * k.
  *
- * A child runs the job and meets the fault; a second child runs the job again without one. Then: every
- * row is in raw_responses.jsonl exactly once with its bytes, every reject once, state.db says the same,
- * nothing is left to mend. Before it goes on, the second child also checks what the first was promised:
- * what a call reported done or journalled before the fault is there. */
+ * A child runs the job and meets the fault; a second child runs the job again without one. Then:
+ * every row is in raw_responses.jsonl exactly once with its bytes, every reject once, state.db says
+ * the same, nothing is left to mend. Before it goes on, the second child also checks what the first
+ * was promised: what a call reported done or journalled before the fault is there. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +28,14 @@ struct input {
     enum { FINE, TOO_LONG, NUMERIC } fate; /* rejected as a whole at once; its sample, half way */
 };
 static const struct input inputs[] = {
-    {"r0", 1, FINE}, {NULL}, {"r1", 2, FINE}, {"twin", 1, FINE}, {"twin", 1, FINE},
-    {NULL}, {"r2", 2, TOO_LONG}, {"r3", 1, FINE}, {"r4", 1, NUMERIC}, {"r5", 1, FINE},
+    {"r0", 1, FINE},    {NULL},          {"r1", 2, FINE},     {"twin", 1, FINE},
+    {"twin", 1, FINE},  {NULL},          {"r2", 2, TOO_LONG}, {"r3", 1, FINE},
+    {"r4", 1, NUMERIC}, {"r5", 1, FINE},
 };
 #define N_INPUTS   (int)(sizeof inputs / sizeof inputs[0])
-#define N_FIRST    5  /* inputs that are read before the first tokens are made */
+#define N_FIRST    5 /* inputs that are read before the first tokens are made */
 #define N_FLIGHTS  16
-#define N_ROWS     7  /* finished samples in the end */
+#define N_ROWS     7 /* finished samples in the end */
 #define N_REJECTS  4
 #define TOKENS_MAX 16
 
@@ -90,19 +92,21 @@ static void hash16(const char *s, uint8_t out[16]) {
     memcpy(out, full, 16);
 }
 
-static bool identify(const char *line, size_t len, uint8_t ident[16], int *occurrence, int *sample) {
+static bool identify(const char *line, size_t len, uint8_t ident[16], int *occurrence,
+                     int *sample) {
     char copy[512], id[32];
     if (len >= sizeof copy) return false;
     memcpy(copy, line, len);
     copy[len] = 0;
-    if (sscanf(copy, "{\"id\":\"%31[^\"]\",\"occurrence\":%d,\"sample\":%d", id, occurrence, sample) != 3)
+    if (sscanf(copy, "{\"id\":\"%31[^\"]\",\"occurrence\":%d,\"sample\":%d", id, occurrence,
+               sample) != 3)
         return false;
     hash16(id, ident);
     return true;
 }
 
-/* The answer that the model would give: it depends on the sample's identity alone. The first row is over
- * after one round, before anything was synced but its own commit. */
+/* The answer that the model would give: it depends on the sample's identity alone. The first row is
+ * over after one round, before anything was synced but its own commit. */
 static int n_tokens_of(const struct flight *f) {
     return 3 + (f->i_input * 5 + f->sample * 3) % (TOKENS_MAX - 3);
 }
@@ -116,9 +120,10 @@ static void write_row(const struct flight *f, char *out, size_t cap) {
                      inputs[f->i_input].id, f->occurrence, f->sample);
     for (int i = 0; i < n_tokens_of(f); i++)
         n += snprintf(out + n, cap - (size_t)n, "%d ", token_of(f, i));
-    snprintf(out + n, cap - (size_t)n,
-             "\",\"finish_reason\":\"stop\",\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":%d}}\n",
-             n_tokens_of(f));
+    snprintf(
+        out + n, cap - (size_t)n,
+        "\",\"finish_reason\":\"stop\",\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":%d}}\n",
+        n_tokens_of(f));
 }
 
 static enum hr_status reject(struct job *j, const char *name, int64_t row, int sample) {
@@ -132,12 +137,14 @@ static enum hr_status reject(struct job *j, const char *name, int64_t row, int s
     return HR_OK;
 }
 
-static enum hr_status add_flight(struct job *j, int i_input, int sample, const struct hr_store_seen *s) {
+static enum hr_status add_flight(struct job *j, int i_input, int sample,
+                                 const struct hr_store_seen *s) {
     enum hr_sample_state state;
     struct hr_ids ids = {0};
     struct flight *f = &j->flights[j->n_flights];
     int i_flight = j->n_flights++;
-    *f = (struct flight){.i_input = i_input, .sample = sample, .occurrence = s->occurrence, .row = s->row};
+    *f = (struct flight){
+        .i_input = i_input, .sample = sample, .occurrence = s->occurrence, .row = s->row};
     TRY(hr_store_sample(j->st, s->row, sample, &state, &j->err));
     f->is_over = state != HR_SAMPLE_MISSING;
     CHECK(!promised->is_done[i_flight] || state == HR_SAMPLE_DONE);
@@ -170,7 +177,8 @@ static enum hr_status take_in(struct job *j, int from, int to) {
         }
         TRY(hr_store_see(j->st, ident, ident, in->id, in->n_samples, &seen, &j->err));
         if (in->fate == TOO_LONG) TRY(reject(j, in->id, seen.row, -1));
-        for (int s = 0; s < in->n_samples && in->fate != TOO_LONG; s++) TRY(add_flight(j, i, s, &seen));
+        for (int s = 0; s < in->n_samples && in->fate != TOO_LONG; s++)
+            TRY(add_flight(j, i, s, &seen));
     }
     return HR_OK;
 }
@@ -178,8 +186,12 @@ static enum hr_status take_in(struct job *j, int from, int to) {
 static enum hr_status commit_row(struct job *j, struct flight *f) {
     char line[512];
     write_row(f, line, sizeof line);
-    struct hr_store_done d = {.row = f->row, .sample = f->sample, .line = line, .len = strlen(line),
-                              .prompt_tokens = 2, .completion_tokens = n_tokens_of(f)};
+    struct hr_store_done d = {.row = f->row,
+                              .sample = f->sample,
+                              .line = line,
+                              .len = strlen(line),
+                              .prompt_tokens = 2,
+                              .completion_tokens = n_tokens_of(f)};
     j->c.rows_done++;
     TRY(hr_store_commit(j->st, &d, 1, &j->c, &j->err));
     f->is_over = promised->is_done[f - j->flights] = true;
@@ -212,7 +224,8 @@ static enum hr_status generate(struct job *j) {
         any = false;
         for (int i = 0; i < j->n_flights; i++) {
             struct flight *f = &j->flights[i];
-            for (int k = 0; k < 3 && !f->is_over && f->n < n_tokens_of(f); k++, f->n++, j->c.sampled_tokens++)
+            for (int k = 0; k < 3 && !f->is_over && f->n < n_tokens_of(f);
+                 k++, f->n++, j->c.sampled_tokens++)
                 f->ids[f->n] = token_of(f, f->n);
         }
         TRY(journal_all(j, i_round % 2 == 1));
@@ -256,7 +269,8 @@ static enum hr_status run_job(struct job *j) {
     return HR_OK;
 }
 
-/* The exit code of a life: 0 finished, 1 gave up after an error, 2 a check failed, or FAULT_EXIT. */
+/* The exit code of a life: 0 finished, 1 gave up after an error, 2 a check failed, or FAULT_EXIT.
+ */
 static int live(void) {
     fflush(stdout);
     pid_t pid = fork();
@@ -370,19 +384,23 @@ static bool one_fault(enum fault_kind kind, int at, unsigned keep) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[FAULT_KINDS] = {"none", "kill", "torn", "power", "nospace", "eio"};
+    static const char *const names[FAULT_KINDS] = {"none",  "kill",    "torn",
+                                                   "power", "nospace", "eio"};
     const char *tmp = getenv("TMPDIR");
     snprintf(root, sizeof root, "%.32s/headrace-faults-%d", tmp ? tmp : "/tmp", (int)getpid());
     snprintf(dir, sizeof dir, "%s/job", root);
     snprintf(synced, sizeof synced, "%s/synced", root);
     faults_init(dir, synced);
-    promised = mmap(NULL, sizeof *promised, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    promised =
+        mmap(NULL, sizeof *promised, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (promised == MAP_FAILED || argc != 2) return 1;
     hr_log_set_level(HR_LOG_ERROR);
     for (int kind = FAULT_KILL; kind < FAULT_KINDS; kind++) {
         if (strcmp(argv[1], names[kind]) != 0) continue;
         int at = 1;
-        while (one_fault((enum fault_kind)kind, at, kind == FAULT_POWER ? (unsigned)(at * 7) % 16 : 0)) at++;
+        while (
+            one_fault((enum fault_kind)kind, at, kind == FAULT_POWER ? (unsigned)(at * 7) % 16 : 0))
+            at++;
         if (kind == FAULT_POWER) /* once more with nothing but what was synced */
             for (int k = 1; k < at; k++) one_fault(FAULT_POWER, k, 0);
         printf("%s: %d places, all mended\n", names[kind], at - 1);

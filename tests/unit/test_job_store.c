@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_store: what the store promises to a run that comes after: rows exactly once whatever was done to
- * the files, identities that keep their numbers, one lock, settings that do not mix. Kills at every
- * write are tests/faults. */
+ * job_store: what the store promises to a run that comes after: rows exactly once whatever was done
+ * to the files, identities that keep their numbers, one lock, settings that do not mix. Kills at
+ * every write are tests/faults. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,12 +36,14 @@ static void hash16(const char *s, uint8_t out[16]) {
     memcpy(out, full, 16);
 }
 
-static bool identify(const char *line, size_t len, uint8_t ident[16], int *occurrence, int *sample) {
+static bool identify(const char *line, size_t len, uint8_t ident[16], int *occurrence,
+                     int *sample) {
     char copy[256], id[32];
     if (len >= sizeof copy) return false;
     memcpy(copy, line, len);
     copy[len] = 0;
-    int n = sscanf(copy, "{\"id\":\"%31[^\"]\",\"occurrence\":%d,\"sample\":%d", id, occurrence, sample);
+    int n = sscanf(copy, "{\"id\":\"%31[^\"]\",\"occurrence\":%d,\"sample\":%d", id, occurrence,
+                   sample);
     if (n != 3) return false;
     hash16(id, ident);
     return true;
@@ -100,17 +102,22 @@ static enum hr_status try_see(struct hr_store *st, const char *id, const char *c
 }
 
 static void row_text(char *line, size_t cap, const char *id, int occurrence) {
-    snprintf(line, cap,
-             "{\"id\":\"%s\",\"occurrence\":%d,\"sample\":0,\"response\":\"said %s\",\"finish_reason\":"
-             "\"length\",\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n",
-             id, occurrence, id);
+    snprintf(
+        line, cap,
+        "{\"id\":\"%s\",\"occurrence\":%d,\"sample\":0,\"response\":\"said %s\",\"finish_reason\":"
+        "\"length\",\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n",
+        id, occurrence, id);
 }
 
 static enum hr_status try_finish(struct hr_store *st, int64_t row, const char *id) {
     char line[256];
     row_text(line, sizeof line, id, 0);
-    struct hr_store_done d = {.row = row, .line = line, .len = strlen(line), .prompt_tokens = 3,
-                              .completion_tokens = 4, .length = true};
+    struct hr_store_done d = {.row = row,
+                              .line = line,
+                              .len = strlen(line),
+                              .prompt_tokens = 3,
+                              .completion_tokens = 4,
+                              .length = true};
     struct hr_run_counters c = {.rows_done = row + 1, .sampled_tokens = 4 * (row + 1)};
     return hr_store_commit(st, &d, 1, &c, NULL);
 }
@@ -134,7 +141,8 @@ static void run_rows(int n) {
         int64_t row = see(st, id, id).row;
         if (state_of(st, row) == HR_SAMPLE_MISSING) finish_row(st, row, id);
     }
-    assert_int_equal(hr_store_end_run(st, &(struct hr_run_counters){.rows_done = n}, "done", NULL), HR_OK);
+    assert_int_equal(hr_store_end_run(st, &(struct hr_run_counters){.rows_done = n}, "done", NULL),
+                     HR_OK);
     hr_store_close(&st);
     assert_null(st);
 }
@@ -339,7 +347,8 @@ static void whole_known_rows_past_the_last_commit_are_adopted(void **state) {
     assert_int_equal(hr_store_totals(st, &sum, NULL), HR_OK);
     assert_int_equal(sum.rows_done, 2);
     assert_int_equal(sum.sum.rows_done, 2);
-    assert_int_equal(sum.sum.sampled_tokens, 8); /* 4 + 3 journalled + the one that only the row had */
+    assert_int_equal(sum.sum.sampled_tokens,
+                     8); /* 4 + 3 journalled + the one that only the row had */
     hr_store_totals_finish(&sum);
     hr_store_close(&st);
     run_rows(3);
@@ -428,7 +437,8 @@ static void rejects_are_listed_once_across_runs(void **state) {
             char text[32];
             snprintf(text, sizeof text, "{ %d", occurrence);
             hash16(text, key);
-            assert_int_equal(hr_store_reject(st, key, -1, -1, "{\"line\":1}\n", 11, &known, NULL), HR_OK);
+            assert_int_equal(hr_store_reject(st, key, -1, -1, "{\"line\":1}\n", 11, &known, NULL),
+                             HR_OK);
             assert_int_equal(known, i_run > 0);
         }
         assert_int_equal(hr_store_flush(st, NULL), HR_OK);
@@ -531,8 +541,10 @@ static void journalled_tokens_come_back_in_order_and_go_with_the_row(void **stat
 static void other_settings_are_refused_by_name(void **state) {
     struct hr_store *st = open_store(NULL);
     struct hr_err err = {0};
-    struct hr_store_setting a[] = {{"model", "m"}, {"sampling.temperature", "0"}, {"template", "t"}};
-    struct hr_store_setting b[] = {{"model", "m"}, {"sampling.temperature", "1"}, {"tokenizer", "k"}};
+    struct hr_store_setting a[] = {
+        {"model", "m"}, {"sampling.temperature", "0"}, {"template", "t"}};
+    struct hr_store_setting b[] = {
+        {"model", "m"}, {"sampling.temperature", "1"}, {"tokenizer", "k"}};
     assert_int_equal(hr_store_bind(st, a, 3, &err), HR_OK);
     assert_int_equal(hr_store_bind(st, a, 3, &err), HR_OK);
     assert_int_equal(hr_store_bind(st, b, 3, &err), HR_ERR_CONFIG);
@@ -604,6 +616,16 @@ static void status_leaves_a_closed_job_as_it_is(void **state) {
     hr_store_close(&reader);
 }
 
+static void a_place_without_shared_memory_is_refused_naming_the_option(void **state) {
+    shell("ln -s /nowhere %s/state.db-shm", dir); /* nothing can be mapped under this name */
+    struct hr_store_opts o = opts();
+    struct hr_store *st = NULL;
+    struct hr_store_recovery r;
+    struct hr_err err;
+    assert_int_equal(hr_store_open(&o, &st, &r, &err), HR_ERR_IO);
+    assert_non_null(strstr(err.msg, "--state PATH"));
+}
+
 static void a_newer_or_foreign_state_file_is_refused(void **state) {
     char db[128], old[128];
     snprintf(db, sizeof db, "%s/state.db", dir);
@@ -632,7 +654,8 @@ static void a_busy_state_file_is_waited_for(void **state) {
     struct hr_store *st = begin(NULL);
     see(st, "r0", "r0");
     assert_int_equal(hr_store_flush(st, NULL), HR_OK);
-    shell("(printf 'BEGIN EXCLUSIVE;\\n'; touch %s/held; sleep 4; printf 'COMMIT;\\n') | sqlite3 %s/state.db "
+    shell("(printf 'BEGIN EXCLUSIVE;\\n'; touch %s/held; sleep 4; printf 'COMMIT;\\n') | sqlite3 "
+          "%s/state.db "
           "& sleep 0.5",
           dir, dir);
     n_warnings = 0;
@@ -703,6 +726,7 @@ int main(void) {
         T(other_settings_are_refused_by_name),
         T(status_reads_beside_a_live_run_and_after_a_kill),
         T(status_leaves_a_closed_job_as_it_is),
+        T(a_place_without_shared_memory_is_refused_naming_the_option),
         T(a_newer_or_foreign_state_file_is_refused),
         T(a_busy_state_file_is_waited_for),
         T(a_busy_state_file_can_be_given_up),
