@@ -28,9 +28,10 @@ def ended(row):
 
 @pytest.mark.parametrize("named", [[END, STOP], END], ids=["a list", "an int"])
 def test_eos_ids_of_generation_config_end_an_answer(headrace, tmp_path, named):
-    table = chain("0ab", END, "c")
+    table = chain("0ab", END, "c") | chain("1xy", STOP, "z")
     model = chain_model(tmp_path / "m", table, generation={"eos_token_id": named})
     assert ended(answer(headrace, tmp_path / "j", model)) == ("ab", "stop", None, 3)
+    assert ended(answer(headrace, tmp_path / "k", model, prompt="1")) == ("xy", "stop", None, 3)
 
 
 def test_a_token_that_no_file_calls_an_end_does_not_end_an_answer(headrace, tmp_path):
