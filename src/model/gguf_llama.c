@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gguf_llama: configuration and tensor names of llama, qwen2 and qwen3 GGUF files.
+ * gguf_llama: configuration and tensor names of llama, phi3, qwen2 and qwen3 GGUF files.
  *
  * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied
  * embeddings: the tensors that are there say it. Llama 3's rope scaling is not in the keys either
  * but in a tensor, rope_freqs.weight, of the factors that divide each frequency; they are turned
  * back into the parameters that made them, so that both kinds of model files rotate by the same
- * numbers.
+ * numbers. Phi-3's longrope is two such tensors, rope_factors_{long,short}.weight.
  *
  * Files of arch "llama" (Mistral's and SmolLM2's too) store the rows of q and k so that a rotary
  * pair is adjacent; files of the other archs do not.
@@ -40,7 +40,8 @@ static const struct name_pair layer_names[] = {
     {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
     {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
+    {"ffn_down", "mlp.down_proj"},       {"attn_qkv", "self_attn.qkv_proj"},
+    {"ffn_up", "mlp.gate_up_proj"}, /* of a fused model; see hf_name */
 };
 
 #define N_OF(a) (sizeof(a) / sizeof(a)[0])
@@ -88,15 +89,23 @@ bool hr_gguf_llama_gguf_name(const char *hf_name, char *out) {
     return translate(hf_name, false, out);
 }
 
+/* A name that means another tensor in this model than the table says. */
+static const char *hf_name_in(const struct hr_model_config *c, const char *name, char *out) {
+    const char *up = strstr(name, "mlp.up_proj.weight");
+    if (!c->fused || !up) return name;
+    snprintf(out, HR_TENSOR_NAME_MAX, "%.*smlp.gate_up_proj.weight", (int)(up - name), name);
+    return out;
+}
+
 enum hr_status hr_gguf_llama_rename(struct hr_gguf *g, const struct hr_model_config *c,
                                     struct hr_err *err) {
     bool permuted = strcmp(c->arch, "llama") == 0;
-    char name[HR_TENSOR_NAME_MAX];
+    char name[HR_TENSOR_NAME_MAX], other[HR_TENSOR_NAME_MAX];
     for (size_t i = 0; i < g->tensors.n; i++) {
         struct hr_file_tensor *t = &g->tensors.v[i];
         if (!hr_gguf_llama_hf_name(t->name, name)) continue;
         free(t->name);
-        t->name = hr_xstrdup(name);
+        t->name = hr_xstrdup(hf_name_in(c, name, other));
         if (permuted && (strstr(name, ".q_proj.") || strstr(name, ".k_proj.")))
             t->rope_head_dim = c->head_dim;
     }
@@ -147,7 +156,7 @@ static enum hr_status read_sizes(const struct hr_gguf *g, struct hr_model_config
                                  struct hr_err *err) {
     const char *a = c->arch;
     double eps = 0;
-    int value_dim, rope_dim;
+    int value_dim;
     enum hr_status rc = get_int(g, a, "block_count", 0, &c->n_layers, err);
     if (!rc) rc = get_int(g, a, "embedding_length", 0, &c->dim, err);
     if (!rc) rc = get_int(g, a, "attention.head_count", 0, &c->n_heads, err);
@@ -161,16 +170,17 @@ static enum hr_status read_sizes(const struct hr_gguf *g, struct hr_model_config
                           a);
     rc = get_int(g, a, "attention.key_length", head_dim, &c->head_dim, err);
     if (!rc) rc = get_int(g, a, "attention.value_length", c->head_dim, &value_dim, err);
-    if (!rc) rc = get_int(g, a, "rope.dimension_count", c->head_dim, &rope_dim, err);
+    if (!rc) rc = get_int(g, a, "rope.dimension_count", c->head_dim, &c->rope_dim, err);
     if (!rc) rc = get_real(g, a, "attention.layer_norm_rms_epsilon", 0, &eps, err);
     if (rc) return rc;
     c->rms_eps = (float)eps;
-    if (value_dim != c->head_dim || rope_dim != c->head_dim)
+    bool partial = strcmp(a, "phi3") == 0;
+    if (value_dim != c->head_dim || (c->rope_dim != c->head_dim && !partial))
         return hr_err_set(
             err, HR_ERR_UNSUPPORTED,
             "heads of %d with values of %d and %d rotated dimensions are not supported: "
             "all three must be equal",
-            c->head_dim, value_dim, rope_dim);
+            c->head_dim, value_dim, c->rope_dim);
     const struct hr_file_tensor *embed = hr_tensor_table_find(&g->tensors, "token_embd.weight");
     if (!embed) return hr_err_set(err, HR_ERR_FORMAT, "tensor token_embd.weight is missing");
     return get_int(g, a, "vocab_size", embed->n_rows, &c->n_vocab, err);
@@ -184,7 +194,8 @@ static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g,
     if (hr_gguf_int(g, arch_key(c->arch, "expert_count", key), &v) && v > 0)
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "metadata key %s: mixtures of experts are not supported", key);
-    if (hr_gguf_int(g, arch_key(c->arch, "attention.sliding_window", key), &v) && v > 0 &&
+    if (strcmp(c->arch, "phi3") != 0 &&
+        hr_gguf_int(g, arch_key(c->arch, "attention.sliding_window", key), &v) && v > 0 &&
         v < c->n_ctx)
         return hr_err_set(
             err, HR_ERR_UNSUPPORTED,
@@ -200,17 +211,18 @@ static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config 
     double factor = 0, old = 0;
     hr_gguf_str(g, arch_key(c->arch, "rope.scaling.type", key), &s, &len);
     bool linear = len == 6 && memcmp(s, "linear", 6) == 0;
-    if (!linear && !(len == 4 && memcmp(s, "none", 4) == 0))
+    bool longrope = len == 8 && memcmp(s, "longrope", 8) == 0; /* its factors are tensors */
+    if (!linear && !longrope && !(len == 4 && memcmp(s, "none", 4) == 0))
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "metadata key %s: the rope type %s is not supported; supported are none, "
-                          "linear and Llama 3's",
+                          "linear, longrope and Llama 3's",
                           key, hr_printable(s, len, text, sizeof text));
     enum hr_status rc = get_real(g, c->arch, "rope.freq_base", 10000, &c->rope.theta, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scaling.factor", 0, &factor, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scale_linear", 0, &old, err);
     if (rc) return rc;
     if (factor == 0) factor = old;
-    c->rope.factor = 1;
+    c->rope.factor = c->rope.attention_factor = 1;
     if (linear && factor != 0 && factor != 1) {
         c->rope.type = HR_ROPE_LINEAR;
         c->rope.factor = factor;
@@ -260,6 +272,44 @@ static enum hr_status read_rope_freqs(const struct hr_gguf *g, struct hr_model_c
     return HR_OK;
 }
 
+/* Phi-3's longrope: the divisors of both sets are tensors. */
+static enum hr_status read_longrope(const struct hr_gguf *g, struct hr_model_config *c,
+                                    struct hr_err *err) {
+    struct hr_rope *r = &c->rope;
+    int n = c->rope_dim / 2;
+    const struct hr_file_tensor *sets[2] = {
+        hr_tensor_table_find(&g->tensors, "rope_factors_short.weight"),
+        hr_tensor_table_find(&g->tensors, "rope_factors_long.weight")};
+    if (!sets[0] && !sets[1]) return HR_OK;
+    for (int i = 0; i < 2; i++)
+        if (!sets[i] || sets[i]->type != HR_QUANT_F32 || sets[i]->n_rows != 1 ||
+            sets[i]->n_cols != n || n > HR_ROPE_PAIRS_MAX)
+            return hr_err_set(err, HR_ERR_FORMAT, "tensor rope_factors_%s.weight is not [%d] of F32",
+                              i ? "long" : "short", n);
+    enum hr_status rc = get_int(g, c->arch, "rope.scaling.original_context_length", c->n_ctx,
+                                &r->original_ctx, err);
+    if (!rc) rc = get_real(g, c->arch, "rope.scaling.attn_factor", 1, &r->attention_factor, err);
+    if (rc) return rc;
+    r->type = HR_ROPE_LONGROPE;
+    r->factor = (double)c->n_ctx / r->original_ctx;
+    const struct hr_file_tensor *set = sets[c->n_ctx > r->original_ctx];
+    hr_dequant(set->type, set->data, n, r->divisor);
+    for (int i = 0; i < n; i++)
+        if (!(r->divisor[i] > 0 && r->divisor[i] < 1e6f))
+            return hr_err_set(err, HR_ERR_FORMAT, "tensor %s: number %d is %g", set->name, i,
+                              (double)r->divisor[i]);
+    return HR_OK;
+}
+
+/* Layers that look at a window; files of the other architectures were refused with one. */
+static void read_window(const struct hr_gguf *g, struct hr_model_config *c) {
+    char key[128];
+    int64_t v;
+    if (!hr_gguf_int(g, arch_key(c->arch, "attention.sliding_window", key), &v) || v < 1) return;
+    for (int i = 0; i < c->n_layers; i++) c->layer[i] |= HR_LAYER_SLIDING;
+    if (v < c->n_ctx) c->window = (int)v;
+}
+
 enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_model_config *out,
                                          struct hr_err *err) {
     struct hr_model_config c = {0};
@@ -273,6 +323,7 @@ enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_mode
     if (!rc) rc = refuse_what_is_not_llama(g, &c, err);
     if (!rc) rc = read_rope(g, &c, err);
     if (!rc) rc = read_rope_freqs(g, &c, err);
+    if (!rc) rc = read_longrope(g, &c, err);
     if (rc) return rc;
     const struct hr_tensor_table *t = &g->tensors;
     c.tied_embeddings = !hr_tensor_table_find(t, "output.weight");
@@ -280,7 +331,10 @@ enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_mode
     c.o_bias = hr_tensor_table_find(t, "blk.0.attn_output.bias");
     c.mlp_bias = hr_tensor_table_find(t, "blk.0.ffn_gate.bias");
     c.qk_norm = hr_tensor_table_find(t, "blk.0.attn_q_norm.weight");
+    c.fused = hr_tensor_table_find(t, "blk.0.attn_qkv.weight");
     rc = hr_model_config_check(&c, err);
-    if (!rc) *out = c;
+    if (rc) return rc;
+    read_window(g, &c);
+    *out = c;
     return rc;
 }

@@ -34,7 +34,7 @@ struct hr_model {
     struct layer *layers; /* owned, [n_layers] */
     struct hr_weight *embed, *lm_head; /* [n_vocab, dim]; lm_head == embed when tied */
     struct hr_tensor *out_norm;        /* [1, dim] */
-    struct hr_tensor *cos_sin;         /* [n_ctx, head_dim] */
+    struct hr_tensor *cos_sin;         /* [n_ctx, rope_dim] */
     struct hr_kv_store *kv;
     /* Activations, [max_tokens, *] and [max_out, *]. */
     struct hr_tensor *x, *h, *qkv, *q, *att, *gate_up, *ff, *h_out, *logits;
@@ -57,7 +57,7 @@ void hr_model_plan(const struct hr_model_config *c, enum hr_dtype act, const str
                    size * (dim + 2 * q + (uint64_t)c->n_ff);
     uint64_t out_row = 4 * (uint64_t)c->n_vocab + size * dim;
     out->activations = row * (uint64_t)o->max_tokens + out_row * (uint64_t)o->max_out +
-                       4 * (uint64_t)c->n_ctx * (uint64_t)c->head_dim;
+                       4 * (uint64_t)c->n_ctx * (uint64_t)c->rope_dim;
 }
 
 /* ---- loading ------------------------------------------------------------------------------------ */
@@ -166,7 +166,7 @@ static enum hr_status load_vector(struct loader *ld, int layer, const char *cons
 
 #define NAMES(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
-static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
+static enum hr_status load_layer_vectors(struct loader *ld, int i, struct layer *l) {
     enum hr_status st;
     if ((st = load_vector(ld, i, NAMES("input_layernorm.weight"), &l->attn_norm)) ||
         (st = load_vector(ld, i, NAMES("post_attention_layernorm.weight"), &l->ffn_norm)) ||
@@ -177,35 +177,47 @@ static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
                           &l->qkv_bias)) ||
         (st = load_vector(ld, i, NAMES("self_attn.o_proj.bias"), &l->o_bias)) ||
         (st = load_vector(ld, i, NAMES("mlp.gate_proj.bias", "mlp.up_proj.bias"), &l->gate_up_bias)) ||
-        (st = load_vector(ld, i, NAMES("mlp.down_proj.bias"), &l->down_bias)) ||
-        (st = load_matrix(ld, i,
-                          NAMES("self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                                "self_attn.v_proj.weight"),
-                          &l->qkv)) ||
-        (st = load_matrix(ld, i, NAMES("self_attn.o_proj.weight"), &l->o)) ||
-        (st = load_matrix(ld, i, NAMES("mlp.gate_proj.weight", "mlp.up_proj.weight"), &l->gate_up)) ||
-        (st = load_matrix(ld, i, NAMES("mlp.down_proj.weight"), &l->down)))
+        (st = load_vector(ld, i, NAMES("mlp.down_proj.bias"), &l->down_bias)))
         return st;
     return HR_OK;
+}
+
+/* A fused model's files stack the rows in the order that we do. */
+static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
+    bool fused = ld->m->cfg.fused;
+    enum hr_status st = load_layer_vectors(ld, i, l);
+    if (!st && fused) st = load_matrix(ld, i, NAMES("self_attn.qkv_proj.weight"), &l->qkv);
+    else if (!st)
+        st = load_matrix(
+            ld, i,
+            NAMES("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"),
+            &l->qkv);
+    if (!st) st = load_matrix(ld, i, NAMES("self_attn.o_proj.weight"), &l->o);
+    if (!st && fused) st = load_matrix(ld, i, NAMES("mlp.gate_up_proj.weight"), &l->gate_up);
+    else if (!st)
+        st = load_matrix(ld, i, NAMES("mlp.gate_proj.weight", "mlp.up_proj.weight"), &l->gate_up);
+    if (!st) st = load_matrix(ld, i, NAMES("mlp.down_proj.weight"), &l->down);
+    return st;
 }
 
 static enum hr_status make_rope(struct hr_model *m, struct hr_err *err) {
     const struct hr_model_config *c = &m->cfg;
     struct hr_backend *be = m->be;
     enum hr_status st =
-        be->ops->tensor_create(be, HR_F32, c->n_ctx, c->head_dim, "rope", &m->cos_sin, err);
+        be->ops->tensor_create(be, HR_F32, c->n_ctx, c->rope_dim, "rope", &m->cos_sin, err);
     if (st) return st;
-    int half = c->head_dim / 2;
-    float *row = malloc((size_t)c->head_dim * sizeof *row);
+    int half = c->rope_dim / 2;
+    float by = (float)c->rope.attention_factor;
+    float *row = malloc((size_t)c->rope_dim * sizeof *row);
     float *freq = malloc((size_t)half * sizeof *freq);
     HR_ASSERT(row && freq);
     /* The reference keeps inverse frequencies and angles in f32; so do we, or long contexts drift. */
-    for (int i = 0; i < half; i++) freq[i] = (float)hr_rope_freq(&c->rope, c->head_dim, i);
+    for (int i = 0; i < half; i++) freq[i] = (float)hr_rope_freq(&c->rope, c->rope_dim, i);
     for (int pos = 0; pos < c->n_ctx; pos++) {
         for (int i = 0; i < half; i++) {
             float angle = (float)pos * freq[i];
-            row[i] = (float)cos(angle);
-            row[half + i] = (float)sin(angle);
+            row[i] = (float)cos(angle) * by;
+            row[half + i] = (float)sin(angle) * by;
         }
         be->ops->tensor_write(be, m->cos_sin, pos, 1, row);
     }
@@ -272,7 +284,7 @@ enum hr_status hr_model_create(struct hr_backend *be, const struct hr_model_file
         .n_heads = c->n_heads,
         .n_kv_heads = c->n_kv_heads,
         .head_dim = c->head_dim,
-        .rope_dim = c->head_dim,
+        .rope_dim = c->rope_dim,
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
         .qk_eps = c->rms_eps,
     };

@@ -4,7 +4,7 @@
  *
  * A key that is absent takes the default of the architecture's configuration class in transformers;
  * a key that would change the computation in a way that the forward pass does not know is refused.
- * Source: huggingface/transformers, configuration_{llama,mistral,qwen2,qwen3}.py and
+ * Source: huggingface/transformers, configuration_{llama,mistral,phi3,qwen2,qwen3}.py and
  * modeling_rope_utils.py (both spellings: "rope_scaling", and "rope_parameters" of version 5). */
 #include "model/model_config.h"
 
@@ -13,7 +13,8 @@
 
 #include "model/weights.h"
 
-#define ARCH_NAMES "llama, mistral, qwen2, qwen3"
+#define ARCH_NAMES "llama, mistral, phi3, qwen2, qwen3"
+#define ROPE_NAMES "default, linear, llama3, longrope"
 
 struct arch {
     const char *name;
@@ -22,13 +23,19 @@ struct arch {
     bool reads_mlp_bias;
     bool qk_norm;
     int head_dim;       /* default; 0: hidden_size / num_attention_heads */
-    int64_t window;     /* default of sliding_window; 0: none */
+    bool fused;
+    bool partial_rotary; /* reads partial_rotary_factor */
+    int original_ctx;    /* default of original_max_position_embeddings; 0: it has no such key */
+    int64_t window;      /* default of sliding_window; 0: none; WHOLE: the key is read */
     bool window_opt_in; /* sliding_window counts only with use_sliding_window */
 };
+
+#define WHOLE INT64_MAX /* a window that cuts nothing */
 
 static const struct arch archs[] = {
     {.name = "llama", .reads_attention_bias = true, .reads_mlp_bias = true},
     {.name = "mistral", .window = 4096},
+    {.name = "phi3", .fused = true, .partial_rotary = true, .original_ctx = 4096, .window = WHOLE},
     {.name = "qwen2", .qkv_bias = true, .window = 4096, .window_opt_in = true},
     {.name = "qwen3",
      .reads_attention_bias = true,
@@ -111,7 +118,47 @@ static enum hr_status read_llama3(const struct hr_json *p, struct hr_model_confi
     return rc;
 }
 
-static enum hr_status read_rope_type(const struct hr_json *p, struct hr_model_config *c,
+/* A list of the rotated pairs' divisors. */
+static enum hr_status get_divisors(const struct hr_json *p, const char *key, int n, float *out,
+                                   struct hr_err *err) {
+    const struct hr_json *list = hr_json_get(p, key);
+    double v;
+    if (hr_json_type(list) != HR_JSON_ARRAY || hr_json_size(list) != (size_t)n)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"%s\" is not a list of %d numbers", key, n);
+    for (int i = 0; i < n; i++) {
+        if (!hr_json_real(hr_json_at(list, (size_t)i), &v) || !(v > 0 && v < 1e6))
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "key \"%s\": number %d is not one above 0 and below 1e6", key, i);
+        out[i] = (float)v;
+    }
+    return HR_OK;
+}
+
+static enum hr_status read_longrope(const struct hr_json *root, const struct hr_json *p,
+                                    const struct arch *a, struct hr_model_config *c,
+                                    struct hr_err *err) {
+    struct hr_rope *r = &c->rope;
+    int n = c->rope_dim / 2;
+    static const char original[] = "original_max_position_embeddings";
+    float other[HR_ROPE_PAIRS_MAX];
+    if (n > HR_ROPE_PAIRS_MAX)
+        return hr_err_set(err, HR_ERR_UNSUPPORTED, "longrope over %d pairs: at most %d", n,
+                          HR_ROPE_PAIRS_MAX);
+    enum hr_status rc = get_int(p, original, a->original_ctx ? a->original_ctx : c->n_ctx,
+                                &r->original_ctx, err);
+    if (!rc && a->original_ctx) rc = get_int(root, original, r->original_ctx, &r->original_ctx, err);
+    if (rc) return rc;
+    bool is_long = c->n_ctx > r->original_ctx;
+    rc = get_divisors(p, "short_factor", n, is_long ? other : r->divisor, err);
+    if (!rc) rc = get_divisors(p, "long_factor", n, is_long ? r->divisor : other, err);
+    if (!rc) rc = get_real(p, "factor", (double)c->n_ctx / r->original_ctx, &r->factor, err);
+    if (rc) return rc;
+    double by = r->factor <= 1 ? 1 : sqrt(1 + log(r->factor) / log(r->original_ctx));
+    return get_real(p, "attention_factor", by, &r->attention_factor, err);
+}
+
+static enum hr_status read_rope_type(const struct hr_json *root, const struct hr_json *p,
+                                     const struct arch *a, struct hr_model_config *c,
                                      struct hr_err *err) {
     const char *s = "default";
     size_t len = strlen(s);
@@ -120,7 +167,7 @@ static enum hr_status read_rope_type(const struct hr_json *p, struct hr_model_co
     if (is_null(type)) type = hr_json_get(p, "type");
     if (!is_null(type) && !hr_json_str(type, &s, &len))
         return hr_err_set(err, HR_ERR_FORMAT, "key \"rope_type\" is not a string");
-    c->rope.factor = 1;
+    c->rope.factor = c->rope.attention_factor = 1;
     if (is_null(type) || str_is(type, "default")) {
         c->rope.type = HR_ROPE_DEFAULT;
         return HR_OK;
@@ -133,14 +180,19 @@ static enum hr_status read_rope_type(const struct hr_json *p, struct hr_model_co
         c->rope.type = HR_ROPE_LLAMA3;
         return read_llama3(p, c, err);
     }
+    /* "su" is longrope's first name; a Phi-3 that says "yarn" means it too. */
+    if (str_is(type, "longrope") || str_is(type, "su") || (a->fused && str_is(type, "yarn"))) {
+        c->rope.type = HR_ROPE_LONGROPE;
+        return read_longrope(root, p, a, c, err);
+    }
     return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                      "the rope type %s is not supported; supported are default, linear, llama3",
+                      "the rope type %s is not supported; supported are " ROPE_NAMES,
                       hr_printable(s, len, text, sizeof text));
 }
 
 /* "rope_scaling" when it is stated, as transformers prefers it, else "rope_parameters". */
-static enum hr_status read_rope(const struct hr_json *root, struct hr_model_config *c,
-                                struct hr_err *err) {
+static enum hr_status read_rope(const struct hr_json *root, const struct arch *a,
+                                struct hr_model_config *c, struct hr_err *err) {
     const struct hr_json *scaling = hr_json_get(root, "rope_scaling"), *value;
     const struct hr_json *parameters = hr_json_get(root, "rope_parameters");
     const struct hr_json *p = is_null(scaling) ? parameters : scaling;
@@ -155,7 +207,14 @@ static enum hr_status read_rope(const struct hr_json *root, struct hr_model_conf
             return hr_err_set(err, HR_ERR_UNSUPPORTED,
                               "key \"%s\" differs by kind of layer, which is not supported",
                               p_name);
-    enum hr_status rc = read_rope_type(p, c, err);
+    enum hr_status rc = get_real(root, "partial_rotary_factor", 1, &partial, err);
+    if (!rc) rc = get_real(p, "partial_rotary_factor", partial, &partial, err);
+    if (rc) return rc;
+    if (partial > 1 || (partial != 1 && !a->partial_rotary))
+        return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                          "key \"partial_rotary_factor\" is %g, which is not supported", partial);
+    c->rope_dim = (int)(c->head_dim * partial);
+    rc = read_rope_type(root, p, a, c, err);
     if (rc) return hr_err_prefix(err, "key \"%s\"", p_name);
 
     double theta = 10000;
@@ -163,13 +222,7 @@ static enum hr_status read_rope(const struct hr_json *root, struct hr_model_conf
     if (!rc) rc = get_real(parameters, "rope_theta", theta, &theta, err);
     if (!rc) rc = get_real(p, "rope_theta", theta, &theta, err);
     c->rope.theta = theta;
-    if (!rc) rc = get_real(root, "partial_rotary_factor", 1, &partial, err);
-    if (!rc) rc = get_real(p, "partial_rotary_factor", partial, &partial, err);
-    if (rc) return rc;
-    if (partial != 1)
-        return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                          "key \"partial_rotary_factor\" is %g; only 1 is supported", partial);
-    return HR_OK;
+    return rc;
 }
 
 /* Sets the sliding layers: those that "layer_types" lists, else the architecture's. `first`: the
@@ -247,6 +300,7 @@ static enum hr_status read_flags(const struct hr_json *root, const struct arch *
     c->o_bias = attention_bias;
     c->mlp_bias = mlp_bias;
     c->qk_norm = a->qk_norm;
+    c->fused = a->fused;
     const struct hr_json *act = hr_json_get(root, "hidden_act");
     if (!is_null(act) && !str_is(act, "silu"))
         return hr_err_set(err, HR_ERR_UNSUPPORTED, "key \"hidden_act\": only silu is supported");
@@ -274,7 +328,7 @@ enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_m
     memcpy(c.arch, name, strlen(name));
     rc = read_sizes(root, a, &c, err);
     if (!rc) rc = read_flags(root, a, &c, err);
-    if (!rc) rc = read_rope(root, &c, err);
+    if (!rc) rc = read_rope(root, a, &c, err);
     if (!rc) rc = hr_model_config_check(&c, err);
     if (!rc) rc = read_window(root, a, &c, err); /* a number of layers that is sane */
     if (!rc) *out = c;
@@ -299,9 +353,10 @@ enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_
         return hr_err_set(err, HR_ERR_FORMAT,
                           "%d attention heads are not a multiple of %d key/value heads", c->n_heads,
                           c->n_kv_heads);
-    if (c->head_dim % 2 != 0)
-        return hr_err_set(err, HR_ERR_FORMAT, "the head size %d is odd: it cannot be rotated",
-                          c->head_dim);
+    if (c->rope_dim < 2 || c->rope_dim > c->head_dim || c->rope_dim % 2 != 0)
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "%d of a head's %d dimensions to rotate: odd or out of range",
+                          c->rope_dim, c->head_dim);
     if (!isfinite(c->rms_eps) || c->rms_eps <= 0 || c->rms_eps >= 1)
         return hr_err_set(err, HR_ERR_FORMAT, "the RMSNorm epsilon %g is impossible",
                           (double)c->rms_eps);
@@ -309,6 +364,9 @@ enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_
         return hr_err_set(err, HR_ERR_FORMAT, "the rope base %g is impossible", c->rope.theta);
     if (c->rope.type != HR_ROPE_DEFAULT && !(c->rope.factor > 0 && c->rope.factor <= 1e6))
         return hr_err_set(err, HR_ERR_FORMAT, "the rope factor %g is impossible", c->rope.factor);
+    if (!(c->rope.attention_factor > 0 && c->rope.attention_factor < 1e3))
+        return hr_err_set(err, HR_ERR_FORMAT, "rope: the attention factor %g is impossible",
+                          c->rope.attention_factor);
     if (c->rope.type == HR_ROPE_LLAMA3 &&
         !(c->rope.low_freq_factor > 0 && c->rope.high_freq_factor > c->rope.low_freq_factor))
         return hr_err_set(err, HR_ERR_FORMAT,

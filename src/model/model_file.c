@@ -81,9 +81,16 @@ static void expect_layer(struct walk *w, int i) {
     const struct hr_model_config *c = &w->mf->config;
     int q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
     expect_in_layer(w, i, "input_layernorm.weight", 1, c->dim);
-    expect_in_layer(w, i, "self_attn.q_proj.weight", q, c->dim);
-    expect_in_layer(w, i, "self_attn.k_proj.weight", kv, c->dim);
-    expect_in_layer(w, i, "self_attn.v_proj.weight", kv, c->dim);
+    if (c->fused) {
+        expect_in_layer(w, i, "self_attn.qkv_proj.weight", q + 2 * kv, c->dim);
+        expect_in_layer(w, i, "mlp.gate_up_proj.weight", 2 * c->n_ff, c->dim);
+    } else {
+        expect_in_layer(w, i, "self_attn.q_proj.weight", q, c->dim);
+        expect_in_layer(w, i, "self_attn.k_proj.weight", kv, c->dim);
+        expect_in_layer(w, i, "self_attn.v_proj.weight", kv, c->dim);
+        expect_in_layer(w, i, "mlp.gate_proj.weight", c->n_ff, c->dim);
+        expect_in_layer(w, i, "mlp.up_proj.weight", c->n_ff, c->dim);
+    }
     expect_in_layer(w, i, "self_attn.o_proj.weight", c->dim, q);
     if (c->qkv_bias) {
         expect_in_layer(w, i, "self_attn.q_proj.bias", 1, q);
@@ -96,8 +103,6 @@ static void expect_layer(struct walk *w, int i) {
         expect_in_layer(w, i, "self_attn.k_norm.weight", 1, c->head_dim);
     }
     expect_in_layer(w, i, "post_attention_layernorm.weight", 1, c->dim);
-    expect_in_layer(w, i, "mlp.gate_proj.weight", c->n_ff, c->dim);
-    expect_in_layer(w, i, "mlp.up_proj.weight", c->n_ff, c->dim);
     expect_in_layer(w, i, "mlp.down_proj.weight", c->dim, c->n_ff);
     if (c->mlp_bias) {
         expect_in_layer(w, i, "mlp.gate_proj.bias", 1, c->n_ff);
@@ -108,9 +113,12 @@ static void expect_layer(struct walk *w, int i) {
 
 static bool may_be_ignored(const struct hr_model_file *mf, const char *name) {
     static const char buffer[] = ".rotary_emb.inv_freq";
+    static const char *const gguf_ropes[] = {"rope_freqs.weight", "rope_factors_long.weight",
+                                             "rope_factors_short.weight"};
     size_t len = strlen(name), n = strlen(buffer);
     if (len > n && strcmp(name + len - n, buffer) == 0) return true;
-    if (mf->is_gguf && strcmp(name, "rope_freqs.weight") == 0) return true;
+    for (size_t i = 0; mf->is_gguf && i < sizeof gguf_ropes / sizeof *gguf_ropes; i++)
+        if (strcmp(name, gguf_ropes[i]) == 0) return true;
     return mf->config.tied_embeddings && strcmp(name, "lm_head.weight") == 0;
 }
 
@@ -304,8 +312,11 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
                   c->qk_norm);
     hr_buf_printf(&b, "%d\n", c->window);
     hr_buf_append(&b, (const char *)c->layer, (size_t)c->n_layers);
-    hr_buf_printf(&b, "\n%d %a %a %a %a %d\n", (int)c->rope.type, c->rope.theta, c->rope.factor,
-                  c->rope.low_freq_factor, c->rope.high_freq_factor, c->rope.original_ctx);
+    hr_buf_printf(&b, "\n%d %d %a %a %a %a %a %d\n", c->rope_dim, (int)c->rope.type, c->rope.theta,
+                  c->rope.factor, c->rope.attention_factor, c->rope.low_freq_factor,
+                  c->rope.high_freq_factor, c->rope.original_ctx);
+    for (int i = 0; c->rope.type == HR_ROPE_LONGROPE && i < c->rope_dim / 2; i++)
+        hr_buf_printf(&b, "%a ", (double)c->rope.divisor[i]);
     for (size_t i = 0; i < mf->tensors->n; i++) {
         const struct hr_file_tensor *t = &mf->tensors->v[i];
         hr_buf_printf(&b, "%s %s %d %d %" PRIu64 "\n", t->name, hr_quant_info[t->type].name,

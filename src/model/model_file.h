@@ -16,14 +16,18 @@
 #include "base/buf.h"
 #include "base/json.h"
 
-enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3 };
+enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3, HR_ROPE_LONGROPE };
+
+#define HR_ROPE_PAIRS_MAX 256
 
 /* How positions turn the pairs of a head; rope.c has the formulas. */
 struct hr_rope {
     enum hr_rope_type type;
-    double theta, factor; /* factor: all types but default */
+    double theta, factor;     /* factor: all types but default */
+    double attention_factor;  /* of cosines and sines; 1 but for longrope */
     double low_freq_factor, high_freq_factor; /* llama3 */
     int original_ctx;                         /* context before it was stretched */
+    float divisor[HR_ROPE_PAIRS_MAX];         /* longrope: of each pair, the set that is used */
 };
 
 #define HR_EOS_MAX    16
@@ -39,7 +43,9 @@ struct hr_model_config {
     float rms_eps;
     bool tied_embeddings; /* logits use the embedding matrix */
     bool qkv_bias, o_bias, mlp_bias;
+    bool fused; /* one matrix holds q, k and v, one gate and up (Phi-3) */
     bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
+    int rope_dim; /* dimensions of a head that are rotated */
     struct hr_rope rope;
     int window; /* positions that sliding layers see; 0: all, or it is longer than the context */
     uint8_t layer[HR_LAYERS_MAX]; /* enum hr_layer_flag of each */

@@ -5,6 +5,11 @@
  * The plain rule is theta^(-2i/d) (Su et al. 2021, arXiv:2104.09864). Its scalings:
  *   linear   every frequency divided by factor (position interpolation, arXiv:2306.15595)
  *   llama3   three bands: low frequencies divided by factor, high ones untouched, a ramp between
+ *   longrope every pair divided by a number of its own (arXiv:2402.13753); of the model's two sets the
+ *            long one when its context is longer than the original one, else the short one. The
+ *            reference takes the short set for a sequence that still fits the original context and
+ *            changes all of its keys when it outgrows it; here a key in the cache stays as it is,
+ *            so one set serves the model, as in engines that batch (vLLM, llama.cpp)
  * Source: huggingface/transformers, modeling_rope_utils.py. */
 #include "model/rope.h"
 
@@ -25,6 +30,7 @@ double hr_rope_freq(const struct hr_rope *r, int rope_dim, int i) {
     case HR_ROPE_DEFAULT: return freq;
     case HR_ROPE_LINEAR: return freq / r->factor;
     case HR_ROPE_LLAMA3: return llama3_freq(r, freq);
+    case HR_ROPE_LONGROPE: return freq / (double)r->divisor[i];
     }
     return freq;
 }

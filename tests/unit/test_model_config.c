@@ -4,6 +4,8 @@
  * of rope settings, and a refusal by name of what the forward pass cannot do. */
 #include "model_files.h"
 
+#include <math.h>
+
 #include "base/json.h"
 #include "model/model_config.h"
 
@@ -108,7 +110,7 @@ static void other_architectures_are_refused_with_the_list(void **state) {
     static const char *const types[] = {"deepseek_v3", "gemma3",  "smollm3",
                                         "qwen3_moe",   "mixtral", ""};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        refuse(types[i], "", HR_ERR_UNSUPPORTED, "supported are llama, mistral, qwen2, qwen3");
+        refuse(types[i], "", HR_ERR_UNSUPPORTED, "supported are llama, mistral");
     refuse("deepseek_v3", "", HR_ERR_UNSUPPORTED, "deepseek_v3");
 }
 
@@ -173,6 +175,36 @@ static void more_layers_than_any_model_has_are_refused(void **state) {
     assert_int_equal(hr_model_config_from_json(root, &c, &err), HR_ERR_FORMAT);
     assert_says(&err, "layers: 100000");
     hr_json_free(&root);
+}
+
+#define SETS                                                                                       \
+    "\"short_factor\":[1,1,1,1,1,1,1,2],\"long_factor\":[1,2,3,4,5,6,7,8]"
+
+static void longrope_takes_the_set_of_the_models_context(void **state) {
+    struct hr_model_config c =
+        accept("phi3", "\"rope_scaling\":{\"type\":\"su\"," SETS "},"
+                       "\"original_max_position_embeddings\":256");
+    assert_int_equal(c.rope.type, HR_ROPE_LONGROPE);
+    assert_true(c.fused && c.rope.divisor[7] == 8 && c.rope.factor == 4);
+    assert_true(fabs(c.rope.attention_factor - sqrt(1 + log(4) / log(256))) < 1e-12);
+    c = accept("phi3", "\"rope_scaling\":{\"type\":\"longrope\"," SETS "},"
+                       "\"original_max_position_embeddings\":1024");
+    assert_true(c.rope.divisor[7] == 2 && c.rope.attention_factor == 1);
+    c = accept("phi3", "\"rope_scaling\":{\"type\":\"yarn\",\"attention_factor\":1.25," SETS "},"
+                       "\"original_max_position_embeddings\":256");
+    assert_true(c.rope.type == HR_ROPE_LONGROPE && c.rope.attention_factor == 1.25);
+    c = accept("phi3", "\"rope_scaling\":null,\"partial_rotary_factor\":0.75");
+    assert_true(c.rope.type == HR_ROPE_DEFAULT && c.rope_dim == 12 && c.head_dim == 16);
+    expect_window("phi3", "", 0, "11");
+    expect_window("phi3", "\"sliding_window\":null", 0, "11");
+    expect_window("phi3", "\"sliding_window\":200", 200, "11");
+    refuse("phi3", "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2]}", HR_ERR_FORMAT,
+           "short_factor");
+    refuse("phi3",
+           "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,0],"
+           "\"long_factor\":[1,2,3,4,5,6,7,8]}",
+           HR_ERR_FORMAT, "short_factor");
+    refuse("phi3", "\"partial_rotary_factor\":1.5", HR_ERR_UNSUPPORTED, "partial_rotary_factor");
 }
 
 static void other_computations_are_refused(void **state) {
@@ -263,6 +295,7 @@ int main(void) {
         cmocka_unit_test(other_rope_types_are_refused_with_the_list),
         cmocka_unit_test(windows_cut_the_layers_that_slide),
         cmocka_unit_test(more_layers_than_any_model_has_are_refused),
+        cmocka_unit_test(longrope_takes_the_set_of_the_models_context),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),

@@ -311,7 +311,7 @@ static void what_is_not_supported_is_named_with_what_is(void **state) {
     struct gguf_file f = {0};
     gguf_llama(&f, "mamba", HR_QUANT_F16);
     assert_refused(&f, HR_ERR_UNSUPPORTED,
-                   "mamba is not supported; supported are llama, mistral, qwen2, qwen3");
+                   "mamba is not supported; supported are llama, mistral");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
     gguf_find(&f, "blk.0.ffn_up.weight")->ggml_type = 23;
@@ -383,6 +383,51 @@ static void linear_rope_scaling_is_read(void **state) {
     assert_int_equal(hr_model_file_config(mf)->rope.type, HR_ROPE_LINEAR);
     assert_true(hr_model_file_config(mf)->rope.factor == 4);
     hr_model_file_close(&mf);
+    gguf_finish(&f);
+}
+
+/* The standard model as a Phi-3: q, k, v and gate, up fused, both sets of longrope. */
+static void gguf_phi3(struct gguf_file *f) {
+    gguf_llama_kv(f, "phi3");
+    kv_u32(f, "phi3.rope.dimension_count", 12);
+    kv_u32(f, "phi3.rope.scaling.original_context_length", 32);
+    kv_f32(f, "phi3.rope.scaling.attn_factor", 1.25f);
+    kv_u32(f, "phi3.attention.sliding_window", 50);
+    gguf_add(f, "token_embd.weight", HR_QUANT_F16, 32, 32);
+    gguf_add(f, "blk.0.attn_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(f, "blk.0.attn_qkv.weight", HR_QUANT_F32, 64, 32);
+    gguf_add(f, "blk.0.attn_output.weight", HR_QUANT_F16, 32, 32);
+    gguf_add(f, "blk.0.ffn_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(f, "blk.0.ffn_up.weight", HR_QUANT_F32, 128, 32);
+    gguf_add(f, "blk.0.ffn_down.weight", HR_QUANT_F16, 32, 64);
+    gguf_add(f, "output_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(f, "rope_factors_short.weight", HR_QUANT_F32, 0, 6);
+    gguf_add(f, "rope_factors_long.weight", HR_QUANT_F32, 0, 6);
+    float *divisors = (float *)(void *)gguf_find(f, "rope_factors_long.weight")->data.data;
+    for (int i = 0; i < 6; i++) divisors[i] = 2 + (float)i;
+    gguf_layout(f);
+}
+
+static void a_phi3_has_fused_matrices_and_longrope(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    float row[32];
+    gguf_phi3(&f);
+    open_gguf(&f, &mf);
+    const struct hr_model_config *c = hr_model_file_config(mf);
+    assert_true(c->fused && c->rope_dim == 12 && c->head_dim == 16);
+    assert_true(c->window == 50 && c->layer[0] == HR_LAYER_SLIDING);
+    assert_int_equal(c->rope.type, HR_ROPE_LONGROPE);
+    assert_true(c->rope.factor == 4 && c->rope.attention_factor == 1.25 && c->rope.divisor[5] == 7);
+    const struct hr_file_tensor *t =
+        hr_model_file_tensor(mf, "model.layers.0.mlp.gate_up_proj.weight");
+    assert_non_null(t);
+    hr_file_tensor_read(t, 100, 1, row);
+    assert_true(row[3] == 100003);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.self_attn.qkv_proj.weight"));
+    hr_model_file_close(&mf);
+    gguf_find(&f, "rope_factors_short.weight")->name[5] = 'F';
+    assert_refused(&f, HR_ERR_FORMAT, "rope_factors_short.weight");
     gguf_finish(&f);
 }
 
@@ -483,6 +528,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_supported_is_named_with_what_is),
         cmocka_unit_test(llama_3_rope_factors_become_its_parameters),
         cmocka_unit_test(linear_rope_scaling_is_read),
+        cmocka_unit_test(a_phi3_has_fused_matrices_and_longrope),
         cmocka_unit_test(metadata_is_given_only_as_what_it_is),
         cmocka_unit_test(a_fingerprint_tells_models_apart),
         cmocka_unit_test(other_files_are_refused),
