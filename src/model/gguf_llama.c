@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gguf_llama: configuration and tensor names of llama, phi3, qwen2 and qwen3 GGUF files.
+ * gguf_llama: configuration and tensor names of the GGUF files of the Llama family: llama, phi3, gemma2,
+ * gemma3, qwen2 and qwen3.
  *
  * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied
  * embeddings: the tensors that are there say it. Llama 3's rope scaling is not in the keys either
@@ -10,6 +11,8 @@
  *
  * Files of arch "llama" (Mistral's and SmolLM2's too) store the rows of q and k so that a rotary
  * pair is adjacent; files of the other archs do not.
+ * Gemma files hold their norms with the 1 added; what they slide, and how the largest of them scales its
+ * scores, is known by architecture and number of layers alone.
  * Source: ggml-org/llama.cpp,
  * gguf-py/gguf/constants.py, tensor_mapping.py, convert_hf_to_gguf.py (LlamaModel.permute,
  * generate_extra_tensors) and src/llama-model.cpp (load_hparams). */
@@ -41,7 +44,10 @@ static const struct name_pair layer_names[] = {
     {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
     {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},       {"attn_qkv", "self_attn.qkv_proj"},
-    {"ffn_up", "mlp.gate_up_proj"}, /* of a fused model; see hf_name */
+    {"ffn_up", "mlp.gate_up_proj"}, /* of a fused model; see hf_name_in */
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"}, /* of a model with norms behind its blocks */
+    {"post_ffw_norm", "post_feedforward_layernorm"},
 };
 
 #define N_OF(a) (sizeof(a) / sizeof(a)[0])
@@ -90,10 +96,15 @@ bool hr_gguf_llama_gguf_name(const char *hf_name, char *out) {
 }
 
 /* A name that means another tensor in this model than the table says. */
-static const char *hf_name_in(const struct hr_model_config *c, const char *name, char *out) {
-    const char *up = strstr(name, "mlp.up_proj.weight");
-    if (!c->fused || !up) return name;
-    snprintf(out, HR_TENSOR_NAME_MAX, "%.*smlp.gate_up_proj.weight", (int)(up - name), name);
+static const char *hf_name_in(const struct hr_model_config *c, const char *gguf_name,
+                              const char *name, char *out) {
+    const char *up = c->fused ? strstr(name, "mlp.up_proj.weight") : NULL;
+    const char *norm = c->post_norms && strstr(gguf_name, ".ffn_norm.")
+                           ? strstr(name, "post_attention_layernorm.weight")
+                           : NULL;
+    if (!up && !norm) return name;
+    snprintf(out, HR_TENSOR_NAME_MAX, "%.*s%s", (int)((up ? up : norm) - name), name,
+             up ? "mlp.gate_up_proj.weight" : "pre_feedforward_layernorm.weight");
     return out;
 }
 
@@ -104,12 +115,33 @@ enum hr_status hr_gguf_llama_rename(struct hr_gguf *g, const struct hr_model_con
     for (size_t i = 0; i < g->tensors.n; i++) {
         struct hr_file_tensor *t = &g->tensors.v[i];
         if (!hr_gguf_llama_hf_name(t->name, name)) continue;
+        char *hf_name = hr_xstrdup(hf_name_in(c, t->name, name, other));
         free(t->name);
-        t->name = hr_xstrdup(hf_name_in(c, name, other));
+        t->name = hf_name;
         if (permuted && (strstr(name, ".q_proj.") || strstr(name, ".k_proj.")))
             t->rope_head_dim = c->head_dim;
     }
     return hr_tensor_table_sort(&g->tensors, err);
+}
+
+/* What Gemma files leave to their readers. */
+struct gemma {
+    const char *arch;
+    int pattern;        /* every so manieth layer does not slide */
+    int n_layers_large; /* the model that scales its scores by dim / n_heads, not by the head's size */
+    double attn_softcap, final_softcap; /* defaults */
+    double sliding_theta;               /* 0: all layers have the same rope */
+};
+
+static const struct gemma gemmas[] = {
+    {.arch = "gemma2", .pattern = 2, .n_layers_large = 46, .attn_softcap = 50, .final_softcap = 30},
+    {.arch = "gemma3", .pattern = 6, .n_layers_large = 62, .sliding_theta = 10000},
+};
+
+static const struct gemma *gemma_of(const char *arch) {
+    for (size_t i = 0; i < N_OF(gemmas); i++)
+        if (strcmp(gemmas[i].arch, arch) == 0) return &gemmas[i];
+    return NULL;
 }
 
 /* "ARCH.suffix" into out[128]. */
@@ -174,6 +206,7 @@ static enum hr_status read_sizes(const struct hr_gguf *g, struct hr_model_config
     if (!rc) rc = get_real(g, a, "attention.layer_norm_rms_epsilon", 0, &eps, err);
     if (rc) return rc;
     c->rms_eps = (float)eps;
+    c->attn_scale = 1 / sqrt(c->head_dim);
     bool partial = strcmp(a, "phi3") == 0;
     if (value_dim != c->head_dim || (c->rope_dim != c->head_dim && !partial))
         return hr_err_set(
@@ -194,7 +227,7 @@ static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g,
     if (hr_gguf_int(g, arch_key(c->arch, "expert_count", key), &v) && v > 0)
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "metadata key %s: mixtures of experts are not supported", key);
-    if (strcmp(c->arch, "phi3") != 0 &&
+    if (strcmp(c->arch, "phi3") != 0 && !gemma_of(c->arch) &&
         hr_gguf_int(g, arch_key(c->arch, "attention.sliding_window", key), &v) && v > 0 &&
         v < c->n_ctx)
         return hr_err_set(
@@ -301,12 +334,33 @@ static enum hr_status read_longrope(const struct hr_gguf *g, struct hr_model_con
     return HR_OK;
 }
 
-/* Layers that look at a window; files of the other architectures were refused with one. */
+static enum hr_status read_gemma(const struct hr_gguf *g, const struct gemma *gemma,
+                                 struct hr_model_config *c, struct hr_err *err) {
+    struct hr_rope *r = &c->sliding_rope;
+    enum hr_status rc = get_real(g, c->arch, "final_logit_softcapping", gemma->final_softcap,
+                                 &c->final_softcap, err);
+    if (!rc && gemma->attn_softcap > 0)
+        rc = get_real(g, c->arch, "attn_logit_softcapping", gemma->attn_softcap, &c->attn_softcap,
+                      err);
+    if (!rc && gemma->sliding_theta > 0) {
+        *r = (struct hr_rope){.type = HR_ROPE_DEFAULT, .factor = 1, .attention_factor = 1};
+        c->two_ropes = true;
+        rc = get_real(g, c->arch, "rope.freq_base_swa", gemma->sliding_theta, &r->theta, err);
+    }
+    if (c->n_layers == gemma->n_layers_large) c->attn_scale = 1 / sqrt(c->dim / c->n_heads);
+    c->post_norms = c->gelu = c->root_scale = true;
+    return rc;
+}
+
+/* Layers that look at a window; files of other architectures than these were refused with one. */
 static void read_window(const struct hr_gguf *g, struct hr_model_config *c) {
     char key[128];
     int64_t v;
+    const struct gemma *gemma = gemma_of(c->arch);
+    int pattern = gemma ? gemma->pattern : 0;
     if (!hr_gguf_int(g, arch_key(c->arch, "attention.sliding_window", key), &v) || v < 1) return;
-    for (int i = 0; i < c->n_layers; i++) c->layer[i] |= HR_LAYER_SLIDING;
+    for (int i = 0; i < c->n_layers; i++)
+        if (pattern == 0 || (i + 1) % pattern != 0) c->layer[i] |= HR_LAYER_SLIDING;
     if (v < c->n_ctx) c->window = (int)v;
 }
 
@@ -318,12 +372,14 @@ enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_mode
     if (!hr_gguf_str(g, "general.architecture", &s, &len))
         return hr_err_set(err, HR_ERR_FORMAT, "metadata key general.architecture is missing");
     hr_printable(s, len, c.arch, sizeof c.arch);
-    enum hr_status rc = hr_model_config_check_arch(c.arch, err);
+    const struct gemma *gemma = gemma_of(c.arch);
+    enum hr_status rc = gemma ? HR_OK : hr_model_config_check_arch(c.arch, err);
     if (!rc) rc = read_sizes(g, &c, err);
     if (!rc) rc = refuse_what_is_not_llama(g, &c, err);
     if (!rc) rc = read_rope(g, &c, err);
     if (!rc) rc = read_rope_freqs(g, &c, err);
     if (!rc) rc = read_longrope(g, &c, err);
+    if (!rc && gemma) rc = read_gemma(g, gemma, &c, err);
     if (rc) return rc;
     const struct hr_tensor_table *t = &g->tensors;
     c.tied_embeddings = !hr_tensor_table_find(t, "output.weight");

@@ -44,9 +44,17 @@ struct hr_model_config {
     bool tied_embeddings; /* logits use the embedding matrix */
     bool qkv_bias, o_bias, mlp_bias;
     bool fused; /* one matrix holds q, k and v, one gate and up (Phi-3) */
-    bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
+    bool qk_norm;       /* RMSNorm over each head of q and k (Qwen3, Gemma 3) */
+    bool post_norms;    /* norms behind attention and feed-forward too, before the sums (Gemma) */
+    bool norm_plus_one; /* the file's norm weights, q's and k's too, are to be taken plus 1 */
+    bool gelu;          /* gated by the tanh form of GELU, else by SiLU */
+    bool root_scale;    /* embeddings are scaled by sqrt(dim) */
+    double attn_scale;  /* of q.k */
+    double attn_softcap, final_softcap; /* of scores and logits; 0: none */
     int rope_dim; /* dimensions of a head that are rotated */
     struct hr_rope rope;
+    bool two_ropes; /* sliding layers turn by sliding_rope, the others by rope */
+    struct hr_rope sliding_rope;
     int window; /* positions that sliding layers see; 0: all, or it is longer than the context */
     uint8_t layer[HR_LAYERS_MAX]; /* enum hr_layer_flag of each */
 };

@@ -157,7 +157,8 @@ def tiny_tokenizer(path, n_vocab):
 
 
 def tiny_config(name):
-    from transformers import LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config
+    from transformers import (Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Phi3Config,
+                              Qwen2Config, Qwen3Config)
 
     common = dict(vocab_size=264, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                   num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
@@ -174,6 +175,16 @@ def tiny_config(name):
         rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75, **sets}
         return Phi3Config(**common, rope_parameters=rope, original_max_position_embeddings=32,
                           sliding_window=60, pad_token_id=256)
+    gemma = {**common, "num_hidden_layers": 3, "hidden_size": 72, "head_dim": 16,
+             "query_pre_attn_scalar": 24, "sliding_window": 20, "pad_token_id": 256,
+             "tie_word_embeddings": False}
+    if name == "tiny-gemma3":
+        kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+        return Gemma3TextConfig(**gemma, layer_types=kinds, rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
+    if name == "tiny-gemma2":
+        return Gemma2Config(**gemma, attn_logit_softcapping=2.0, final_logit_softcapping=12.0)
     if name == "tiny-qwen2":
         return Qwen2Config(**common, tie_word_embeddings=True, use_sliding_window=False)
     return Qwen3Config(**common, head_dim=32, use_sliding_window=False,
@@ -192,7 +203,10 @@ def make_tiny_model(name):
     with torch.no_grad():
         for key, p in model.named_parameters():
             if "norm" in key:
-                p.copy_(1 + 0.2 * torch.randn_like(p))
+                one = 0 if name.startswith("tiny-gemma") else 1  # which is not in Gemma's files
+                p.copy_(one + 0.2 * torch.randn_like(p))
+            elif "embed" in key and name.startswith("tiny-gemma"):
+                p.copy_(0.6 / model.config.hidden_size ** 0.5 * torch.randn_like(p))
             elif "embed" in key or "lm_head" in key:
                 p.copy_((0.25 if model.config.tie_word_embeddings else 0.6) * torch.randn_like(p))  # spread: about 5
             else:
@@ -216,7 +230,7 @@ def make_tiny_model(name):
 
 
 # A name's place is its seed: new ones go to the end.
-TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3"]
+TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3", "tiny-gemma3", "tiny-gemma2"]
 
 # Standard deviation of a model's matrices: attention is neither flat nor one-hot. Longrope's factor
 # sharpens it, so that Phi-3 needs less.

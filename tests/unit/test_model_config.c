@@ -207,6 +207,45 @@ static void longrope_takes_the_set_of_the_models_context(void **state) {
     refuse("phi3", "\"partial_rotary_factor\":1.5", HR_ERR_UNSUPPORTED, "partial_rotary_factor");
 }
 
+static void gemma3_is_read_in_both_spellings(void **state) {
+    struct hr_model_config old =
+        accept("gemma3_text", "\"head_dim\":16,\"rope_theta\":5e5,\"rope_local_base_freq\":2e4,"
+                              "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},"
+                              "\"sliding_window\":512,\"sliding_window_pattern\":2");
+    struct hr_model_config now =
+        accept("gemma3_text",
+               "\"head_dim\":16,\"sliding_window\":512,\"rope_parameters\":{"
+               "\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":5e5},"
+               "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":2e4}},"
+               "\"layer_types\":[\"sliding_attention\",\"full_attention\"]");
+    assert_memory_equal(&old, &now, sizeof old);
+    assert_true(old.two_ropes && old.rope.type == HR_ROPE_LINEAR && old.rope.theta == 5e5);
+    assert_true(old.sliding_rope.type == HR_ROPE_DEFAULT && old.sliding_rope.theta == 2e4);
+    assert_true(old.window == 512 && old.layer[0] && !old.layer[1]);
+    assert_true(old.post_norms && old.norm_plus_one && old.gelu && old.root_scale && old.qk_norm);
+    assert_true(old.tied_embeddings && old.n_kv_heads == 4 && old.attn_scale == 1.0 / 16);
+    assert_true(old.attn_softcap == 0 && old.final_softcap == 0);
+    struct hr_model_config c = accept("gemma3_text", "\"attn_logit_softcapping\":50.0");
+    assert_true(c.head_dim == 256 && c.rope.theta == 1e6 && c.sliding_rope.theta == 1e4);
+    assert_true(c.attn_softcap == 0); /* the reference does not apply it either */
+    refuse("gemma3_text", "\"rope_parameters\":{\"rope_type\":\"default\"}", HR_ERR_UNSUPPORTED,
+           "rope_parameters");
+    refuse("gemma3_text", "\"use_bidirectional_attention\":true", HR_ERR_UNSUPPORTED,
+           "use_bidirectional_attention");
+    refuse("gemma3_text", "\"hidden_activation\":\"gelu\"", HR_ERR_UNSUPPORTED,
+           "hidden_activation\": only gelu_pytorch_tanh");
+}
+
+static void gemma2_has_caps(void **state) {
+    struct hr_model_config c = accept("gemma2", "\"query_pre_attn_scalar\":144");
+    assert_true(c.attn_softcap == 50 && c.final_softcap == 30 && !c.two_ropes && !c.qk_norm);
+    assert_true(c.attn_scale == 1.0 / 12 && c.rope.theta == 10000);
+    expect_window("gemma2", "\"sliding_window\":512", 512, "10");
+    c = accept("gemma2", "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":20");
+    assert_true(c.attn_softcap == 0 && c.final_softcap == 20);
+    refuse("gemma2", "\"final_logit_softcapping\":-1", HR_ERR_FORMAT, "final_logit_softcapping");
+}
+
 static void other_computations_are_refused(void **state) {
     refuse("llama", "\"hidden_act\":\"gelu\"", HR_ERR_UNSUPPORTED, "hidden_act");
     refuse("llama", "\"quantization_config\":{\"quant_method\":\"gptq\"}", HR_ERR_UNSUPPORTED,
@@ -296,6 +335,8 @@ int main(void) {
         cmocka_unit_test(windows_cut_the_layers_that_slide),
         cmocka_unit_test(more_layers_than_any_model_has_are_refused),
         cmocka_unit_test(longrope_takes_the_set_of_the_models_context),
+        cmocka_unit_test(gemma3_is_read_in_both_spellings),
+        cmocka_unit_test(gemma2_has_caps),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),

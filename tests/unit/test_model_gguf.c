@@ -431,6 +431,52 @@ static void a_phi3_has_fused_matrices_and_longrope(void **state) {
     gguf_finish(&f);
 }
 
+static void a_gemma3_has_norms_behind_its_blocks_and_two_ropes(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "gemma3", HR_QUANT_F16);
+    kv_u32(&f, "gemma3.attention.sliding_window", 50);
+    kv_str(&f, "gemma3.rope.scaling.type", "linear");
+    kv_f32(&f, "gemma3.rope.scaling.factor", 8);
+    gguf_add(&f, "blk.0.attn_q_norm.weight", HR_QUANT_F32, 0, 16);
+    gguf_add(&f, "blk.0.attn_k_norm.weight", HR_QUANT_F32, 0, 16);
+    gguf_add(&f, "blk.0.post_attention_norm.weight", HR_QUANT_F32, 0, 32);
+    struct gguf_tensor *t = gguf_add(&f, "blk.0.post_ffw_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_layout(&f);
+    open_gguf(&f, &mf);
+    const struct hr_model_config *c = hr_model_file_config(mf);
+    assert_true(c->post_norms && c->gelu && c->root_scale && c->qk_norm && !c->norm_plus_one);
+    assert_true(c->window == 50 && c->layer[0] == HR_LAYER_SLIDING);
+    assert_true(c->two_ropes && c->rope.type == HR_ROPE_LINEAR && c->rope.factor == 8);
+    assert_true(c->sliding_rope.type == HR_ROPE_DEFAULT && c->sliding_rope.theta == 10000);
+    assert_true(c->attn_scale == 0.25 && c->attn_softcap == 0 && c->final_softcap == 0);
+    assert_true(c->tied_embeddings);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.pre_feedforward_layernorm.weight"));
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.post_feedforward_layernorm.weight"));
+    hr_model_file_close(&mf);
+    snprintf(t->name, sizeof t->name, "blk.0.post_ffw_norn.weight");
+    assert_refused(&f, HR_ERR_FORMAT, "post_feedforward_layernorm.weight (blk.0.post_ffw_norm.weight)");
+    gguf_finish(&f);
+}
+
+static void a_gemma2_caps_its_scores_and_logits(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "gemma2", HR_QUANT_F16);
+    gguf_add(&f, "blk.0.post_attention_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(&f, "blk.0.post_ffw_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_layout(&f);
+    open_gguf(&f, &mf);
+    const struct hr_model_config *c = hr_model_file_config(mf);
+    assert_true(c->attn_softcap == 50 && c->final_softcap == 30 && !c->two_ropes && !c->qk_norm);
+    hr_model_file_close(&mf);
+    kv_f32(&f, "gemma2.final_logit_softcapping", 12);
+    open_gguf(&f, &mf);
+    assert_true(hr_model_file_config(mf)->final_softcap == 12);
+    hr_model_file_close(&mf);
+    gguf_finish(&f);
+}
+
 static void metadata_is_given_only_as_what_it_is(void **state) {
     struct gguf_file f = {0};
     struct hr_model_file *mf = NULL;
@@ -529,6 +575,8 @@ int main(void) {
         cmocka_unit_test(llama_3_rope_factors_become_its_parameters),
         cmocka_unit_test(linear_rope_scaling_is_read),
         cmocka_unit_test(a_phi3_has_fused_matrices_and_longrope),
+        cmocka_unit_test(a_gemma3_has_norms_behind_its_blocks_and_two_ropes),
+        cmocka_unit_test(a_gemma2_caps_its_scores_and_logits),
         cmocka_unit_test(metadata_is_given_only_as_what_it_is),
         cmocka_unit_test(a_fingerprint_tells_models_apart),
         cmocka_unit_test(other_files_are_refused),
