@@ -105,7 +105,7 @@ struct dataset {
     bool total_told;                   /* `status` has heard of rows_total */
     int64_t running_told, queued_told; /* what `status` heard last */
     int64_t resumed_rows, resumed_tokens;
-    int64_t first_ns, last_ns; /* first submission, last committed row */
+    int64_t first_ns, last_ns; /* first submission, last row that left the engine */
     int64_t first_step; /* engine's decode_steps at the first submission */
     bool input_done, capped, began, ended;
     bool store_work; /* a commit is out */

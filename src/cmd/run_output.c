@@ -88,6 +88,7 @@ void run_take_events(struct run *r) {
             }
             HR_ASSERT((int)s->tokens.len == ev[i].n_tokens || ev[i].finish == HR_FINISH_NUMERIC);
             s->end = ev[i];
+            ds->last_ns = hr_clock_ns();
             /* Its tokens count from here on, however long its commit takes. */
             if (s->end.finish != HR_FINISH_NUMERIC) hr_budget_rows(&ds->budget, (int)s->tokens.len, 1);
             list_remove(&ds->flying, s);
@@ -265,7 +266,6 @@ static void commit_ended(struct commit *c) {
         }
         sample_free(s);
     }
-    ds->last_ns = hr_clock_ns();
 }
 
 static void commit_done(void *arg) {
@@ -306,9 +306,9 @@ static void refresh_counters(struct run *r, struct dataset *ds) {
     ds->counters.recomputed_tokens = g.recomputed_tokens;
     ds->counters.preemptions = g.preemptions;
     ds->counters.decode_steps = st.decode_steps - ds->first_step;
-    /* Reading on while no row is in work, past a million bad lines say, is no time of the rows. */
-    bool busy = ds->flying.n || ds->finished.n || ds->store_work;
-    ds->counters.active_ns = (busy ? hr_clock_ns() : ds->last_ns) - ds->first_ns;
+    /* Time while no row is in the engine is no time of the rows: reading on past a million bad lines, or a
+     * slow disk's last commit. */
+    ds->counters.active_ns = (ds->flying.n ? hr_clock_ns() : ds->last_ns) - ds->first_ns;
     ds->ended = ds->input_done && !ds->ready.n && !ds->flying.n && !ds->finished.n;
 }
 

@@ -327,7 +327,8 @@ struct vocab_arrays {
     const char **tokens, **merges; /* owned; their strings are the file's */
     size_t *token_len, *merge_len;
     int32_t *types;
-    size_t n_tokens, n_merges, n_types;
+    float *scores;
+    size_t n_tokens, n_merges, n_types, n_scores;
 };
 
 static void vocab_arrays_finish(struct vocab_arrays *a) {
@@ -336,6 +337,7 @@ static void vocab_arrays_finish(struct vocab_arrays *a) {
     free(a->token_len);
     free(a->merge_len);
     free(a->types);
+    free(a->scores);
 }
 
 static enum hr_status read_strings(const struct hr_model_file *mf, const char *key, bool needed,
@@ -354,6 +356,18 @@ static enum hr_status read_strings(const struct hr_model_file *mf, const char *k
     return HR_OK;
 }
 
+static enum hr_status read_scores(const struct hr_model_file *mf, struct vocab_arrays *a,
+                                  struct hr_err *err) {
+    if (!hr_model_file_meta_array(mf, "tokenizer.ggml.scores", &a->n_scores)) return HR_OK;
+    if (a->n_scores != a->n_tokens)
+        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores has %zu entries for %zu tokens",
+                          a->n_scores, a->n_tokens);
+    a->scores = hr_xcalloc(a->n_scores, sizeof *a->scores);
+    if (!hr_model_file_meta_array_f32(mf, "tokenizer.ggml.scores", a->scores))
+        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores is not an array of f32");
+    return HR_OK;
+}
+
 static enum hr_status read_vocab(const struct hr_model_file *mf, struct vocab_arrays *a,
                                  struct hr_err *err) {
     enum hr_status rc = read_strings(mf, "tokenizer.ggml.tokens", true, &a->tokens, &a->token_len,
@@ -361,6 +375,7 @@ static enum hr_status read_vocab(const struct hr_model_file *mf, struct vocab_ar
     if (!rc)
         rc = read_strings(mf, "tokenizer.ggml.merges", false, &a->merges, &a->merge_len,
                           &a->n_merges, err);
+    if (!rc) rc = read_scores(mf, a, err);
     if (rc) return rc;
     if (!hr_model_file_meta_array(mf, "tokenizer.ggml.token_type", &a->n_types)) return HR_OK;
     if (a->n_types != a->n_tokens)
@@ -400,12 +415,14 @@ static void hash_vocab(const struct hr_vocab *v, const struct vocab_arrays *a, c
     uint8_t digest[32];
     const char *names[2] = {v->model, v->pre};
     const size_t name_len[2] = {strlen(v->model), strlen(v->pre)};
-    const int32_t numbers[6] = {v->bos, v->eos, v->unk, v->pad, v->add_bos, v->add_eos};
+    const int32_t numbers[7] = {v->bos, v->eos,     v->unk,    v->pad,
+                                v->add_bos, v->add_eos, v->add_space_prefix};
     hr_sha256_init(&sha);
     hash_strings(&sha, names, name_len, 2);
     hash_strings(&sha, a->tokens, a->token_len, a->n_tokens);
     hash_strings(&sha, a->merges, a->merge_len, a->n_merges);
     if (a->types) hr_sha256_update(&sha, a->types, a->n_types * sizeof *a->types);
+    if (v->scores) hr_sha256_update(&sha, v->scores, a->n_scores * sizeof *v->scores);
     hr_sha256_update(&sha, numbers, sizeof numbers);
     hr_sha256_final(&sha, digest);
     hr_hex(digest, sizeof digest, out);
@@ -461,6 +478,7 @@ static enum hr_status load_gguf(struct loader *l, struct hr_err *err) {
         .tokens = a.tokens,
         .token_len = a.token_len,
         .types = a.types,
+        .scores = a.scores,
         .merges = a.merges,
         .merge_len = a.merge_len,
     };
@@ -474,6 +492,10 @@ static enum hr_status load_gguf(struct loader *l, struct hr_err *err) {
     else
         v.add_bos = v.bos >= 0 && strcmp(model, "llama") == 0; /* SentencePiece files' default */
     if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_eos_token", &flag)) v.add_eos = flag != 0;
+    if (hr_model_file_meta_int(mf, "tokenizer.ggml.add_space_prefix", &flag))
+        v.add_space_prefix = flag != 0;
+    else
+        v.add_space_prefix = strcmp(model, "llama") == 0; /* SentencePiece's "dummy prefix" */
     rc = hr_tokenizer_create_vocab(&v, &l->out->tokenizer, err);
     if (rc) {
         hr_err_prefix(err, "tokenizer of the GGUF file");

@@ -380,3 +380,10 @@ bool hr_model_file_meta_array_int(const struct hr_model_file *mf, const char *ke
     }
     return true;
 }
+
+bool hr_model_file_meta_array_f32(const struct hr_model_file *mf, const char *key, float *out) {
+    const struct hr_gguf_kv *kv = hr_gguf_find(&mf->gguf, key);
+    if (!kv || !kv->is_array || kv->type != HR_GGUF_F32) return false;
+    memcpy(out, kv->data, (size_t)kv->n * sizeof *out); /* the file does not align it */
+    return true;
+}

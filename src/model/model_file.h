@@ -99,10 +99,11 @@ bool hr_model_file_meta_int(const struct hr_model_file *mf, const char *key,
                             int64_t *out); /* also bool */
 bool hr_model_file_meta_real(const struct hr_model_file *mf, const char *key, double *out);
 /* An array of any type: its length. Then its elements into [n] arrays, false when they are not
- * strings or, for int, not integers that fit. */
+ * strings or, for int, not integers that fit, or not f32. */
 bool hr_model_file_meta_array(const struct hr_model_file *mf, const char *key, size_t *n);
 bool hr_model_file_meta_array_str(const struct hr_model_file *mf, const char *key, const char **s,
                                   size_t *len);
 bool hr_model_file_meta_array_int(const struct hr_model_file *mf, const char *key, int32_t *out);
+bool hr_model_file_meta_array_f32(const struct hr_model_file *mf, const char *key, float *out);
 
 #endif

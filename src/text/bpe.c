@@ -5,7 +5,15 @@
  * Most pieces are a token as a whole; whether merging would make that very token is found out once
  * for each token and remembered, so such a piece costs one look-up. A short piece is merged in
  * place by looking for the lowest rank again and again (its ranks fit two cache lines); a long one
- * with a heap, so that a text without any split stays n log n. */
+ * with a heap.
+ *
+ * Two ways keep a text without any split, as SentencePiece's models see it, fast and small, and
+ * neither changes an id. Cuts: when no merge has a left part that ends in x and a right part that
+ * begins with y, nothing is ever merged over x|y, and both sides are merged alone. Windows: tokens
+ * are the result for a text if each two neighbours are the result for their own text, because the
+ * first merge over a border of theirs would also be made there. So a window is merged, its last
+ * tokens are thrown away, the next window begins after the rest, and the two tokens at the seam are
+ * tried together; if they do not hold, the piece is done again in larger windows. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -15,6 +23,9 @@
 #include "text/unicode.h"
 
 enum { SHORT_MAX = 48 };
+enum { WINDOW = 1 << 15 }; /* symbols: its nodes fit a second-level cache */
+/* Pairs of characters: ASCII exactly, the others by a hash; a collision only loses a cut. */
+enum { JOIN_ASCII = 128 * 128, JOIN_HASHED = 1 << 20 };
 #define NO_RANK UINT32_MAX
 
 enum whole { UNKNOWN, YES, NO };
@@ -56,6 +67,7 @@ void hr_bpe_init(struct hr_bpe *b, int n_tokens, size_t n_merges, bool byte_leve
     b->pair_mask = n_pairs - 1;
     for (size_t i = 0; i < n_pairs; i++) b->pairs[i].key = UINT64_MAX;
     for (int i = 0; i < 256; i++) b->byte_id[i] = -1;
+    if (!byte_level) b->joins = hr_xcalloc((JOIN_ASCII + JOIN_HASHED) / 64, sizeof *b->joins);
 }
 
 void hr_bpe_finish(struct hr_bpe *b) {
@@ -65,6 +77,7 @@ void hr_bpe_finish(struct hr_bpe *b) {
     free((void *)b->whole);
     free(b->slots);
     free(b->pairs);
+    free(b->joins);
     *b = (struct hr_bpe){0};
 }
 
@@ -115,6 +128,75 @@ static inline struct hr_bpe_pair *find_pair(const struct hr_bpe *b, int32_t left
     return &b->pairs[i];
 }
 
+static size_t join_bit(uint32_t left, uint32_t right) {
+    if ((left | right) < 128) return left << 7 | right;
+    return JOIN_ASCII + (mix(((uint64_t)left << 21 | right) * 0xd6e8feb86659fd93u) & (JOIN_HASHED - 1));
+}
+
+static inline bool joins(const struct hr_bpe *b, uint32_t left, uint32_t right) {
+    size_t i = join_bit(left, right);
+    return b->joins[i >> 6] >> (i & 63) & 1;
+}
+
+static void note_join(struct hr_bpe *b, int32_t left, int32_t right) {
+    const char *s = b->bytes.data + b->offset[left], *p = s + b->size[left] - 1;
+    int n;
+    while (p > s && ((unsigned char)*p & 0xc0) == 0x80) p--;
+    size_t i = join_bit(hr_utf8_get(p, &n), hr_utf8_get(b->bytes.data + b->offset[right], &n));
+    b->joins[i >> 6] |= (uint64_t)1 << (i & 63);
+}
+
+static void grow_pairs(struct hr_bpe *b) {
+    struct hr_bpe_pair *old = b->pairs;
+    size_t n_old = b->pair_mask + 1, n = n_old * 2;
+    b->pairs = hr_xmalloc(n * sizeof *b->pairs);
+    b->pair_mask = n - 1;
+    for (size_t i = 0; i < n; i++) b->pairs[i].key = UINT64_MAX;
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i].key == UINT64_MAX) continue;
+        *find_pair(b, (int32_t)(old[i].key >> 32), (int32_t)(uint32_t)old[i].key) = old[i];
+    }
+    free(old);
+}
+
+static void add_pair(struct hr_bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t made) {
+    if (b->n_pairs * 2 > b->pair_mask) grow_pairs(b);
+    struct hr_bpe_pair *p = find_pair(b, left, right);
+    b->n_pairs += p->key == UINT64_MAX;
+    *p = (struct hr_bpe_pair){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, rank, made};
+    if (b->joins) note_join(b, left, right);
+}
+
+void hr_bpe_add_all_merges(struct hr_bpe *b, const uint32_t *rank) {
+    for (int32_t i = 0; i < b->n_tokens; i++) {
+        const char *s = b->bytes.data + b->offset[i];
+        size_t len = b->size[i];
+        for (size_t k = 1; k < len && rank[i] != NO_RANK; k++) {
+            if (!b->byte_level && ((unsigned char)s[k] & 0xc0) == 0x80) continue;
+            int32_t left = hr_bpe_find(b, s, k), right = hr_bpe_find(b, s + k, len - k);
+            if (left < 0 || right < 0 || rank[left] == NO_RANK || rank[right] == NO_RANK) continue;
+            add_pair(b, left, right, rank[i], i);
+        }
+    }
+}
+
+/* Cutting needs each symbol to be a character's: a merge of a byte token or of the unknown token is
+ * not seen in `joins`, and a character that vanishes lets its neighbours touch. */
+void hr_bpe_merges_done(struct hr_bpe *b) {
+    bool all_bytes = b->byte_fallback;
+    if (b->byte_level) return;
+    for (int i = 0; i < 256; i++) all_bytes &= b->byte_id[i] >= 0;
+    b->can_cut = b->unk >= 0 || all_bytes;
+    for (size_t i = 0; i <= b->pair_mask && b->can_cut; i++) {
+        int32_t part[2] = {(int32_t)(b->pairs[i].key >> 32), (int32_t)(uint32_t)b->pairs[i].key};
+        for (int k = 0; k < 2 && b->pairs[i].key != UINT64_MAX; k++) {
+            if (part[k] == b->unk) b->can_cut = false;
+            for (int byte = 0; byte < 256 && b->byte_fallback && b->size[part[k]] == 6; byte++)
+                if (part[k] == b->byte_id[byte]) b->can_cut = false;
+        }
+    }
+}
+
 bool hr_bpe_add_merge(struct hr_bpe *b, uint32_t rank, const char *left, size_t left_len,
                       const char *right, size_t right_len) {
     struct hr_buf both = {0};
@@ -124,45 +206,60 @@ bool hr_bpe_add_merge(struct hr_bpe *b, uint32_t rank, const char *left, size_t 
     int32_t id = hr_bpe_find(b, both.data, both.len);
     hr_buf_finish(&both);
     if (l < 0 || r < 0 || id < 0) return false;
-    struct hr_bpe_pair *p = find_pair(b, l, r);
-    *p = (struct hr_bpe_pair){(uint64_t)(uint32_t)l << 32 | (uint32_t)r, rank, id};
+    add_pair(b, l, r, rank, id);
     return true;
 }
 
 void hr_bpe_scratch_finish(struct hr_bpe_scratch *s) {
     hr_ids_finish(&s->ids);
+    hr_ids_finish(&s->symbols);
+    hr_ids_finish(&s->tokens);
+    hr_ids_finish(&s->starts);
+    hr_ids_finish(&s->seam);
     hr_buf_finish(&s->nodes);
     hr_buf_finish(&s->heap);
 }
 
-/* A character without a token: its bytes' tokens when all are there, else the unknown token. */
-static void push_unknown(const struct hr_bpe *b, const char *s, size_t n, bool *was_unk,
-                         struct hr_ids *out) {
+/* A piece on its way to symbols. */
+struct reader {
+    const char *s;
+    size_t len, i;
+    bool unk_pending; /* an unknown token that the next known character, or the end, will write */
+};
+
+static void flush_unknown(const struct hr_bpe *b, struct reader *r, struct hr_ids *out) {
+    if (r->unk_pending) hr_ids_push(out, b->unk);
+    r->unk_pending = false;
+}
+
+/* A character without a token: its bytes' tokens when all are there, else the unknown token. The
+ * reference writes that one late, so byte tokens go before it. */
+static void push_unknown(const struct hr_bpe *b, struct reader *r, size_t n, struct hr_ids *out) {
+    const char *s = r->s + r->i;
     bool bytes = b->byte_fallback;
     for (size_t i = 0; i < n && bytes; i++) bytes = b->byte_id[(unsigned char)s[i]] >= 0;
     if (bytes) {
         for (size_t i = 0; i < n; i++) hr_ids_push(out, b->byte_id[(unsigned char)s[i]]);
-        *was_unk = false;
     } else if (b->unk >= 0) {
-        if (!(b->fuse_unk && *was_unk)) hr_ids_push(out, b->unk);
-        *was_unk = true;
+        if (!b->fuse_unk) flush_unknown(b, r, out);
+        r->unk_pending = true;
     }
 }
 
-static void symbols_of(const struct hr_bpe *b, const char *s, size_t len, struct hr_ids *out) {
-    bool was_unk = false;
-    for (size_t i = 0; i < len;) {
+/* Reads characters until their end or until `out` holds n_max. */
+static void symbols_of(const struct hr_bpe *b, struct reader *r, size_t n_max, struct hr_ids *out) {
+    while (r->i < r->len && out->len < n_max) {
+        const char *s = r->s + r->i;
         int n = 1;
-        if (!b->byte_level) hr_utf8_get(s + i, &n);
-        int32_t id =
-            b->byte_level ? b->byte_id[(unsigned char)s[i]] : hr_bpe_find(b, s + i, (size_t)n);
+        if (!b->byte_level) hr_utf8_get(s, &n);
+        int32_t id = b->byte_level ? b->byte_id[(unsigned char)*s] : hr_bpe_find(b, s, (size_t)n);
         if (id >= 0) {
+            flush_unknown(b, r, out);
             hr_ids_push(out, id);
-            was_unk = false;
         } else {
-            push_unknown(b, s + i, (size_t)n, &was_unk, out);
+            push_unknown(b, r, (size_t)n, out);
         }
-        i += (size_t)n;
+        r->i += (size_t)n;
     }
 }
 
@@ -229,15 +326,8 @@ static void look(const struct hr_bpe *b, struct sym *s, uint32_t i) {
     s[i].made = p->id;
 }
 
-/* The same with a heap of (rank, place): an entry whose rank is no longer its place's is stale. */
-static size_t merge_long(const struct hr_bpe *b, int32_t *v, size_t n,
-                         struct hr_bpe_scratch *scratch) {
-    struct hr_buf *heap = &scratch->heap, *nodes = &scratch->nodes;
-    HR_ASSERT(n < UINT32_MAX);
-    hr_buf_clear(heap);
-    hr_buf_clear(nodes);
-    hr_buf_reserve(nodes, n * sizeof(struct sym));
-    struct sym *s = (struct sym *)nodes->data;
+static void start_list(const struct hr_bpe *b, const int32_t *v, size_t n, struct sym *s,
+                       struct hr_buf *heap) {
     for (size_t i = 0; i < n; i++) {
         s[i] = (struct sym){v[i], -1, (uint32_t)i - 1, i + 1 < n ? (uint32_t)i + 1 : UINT32_MAX, 0};
     }
@@ -248,8 +338,21 @@ static size_t merge_long(const struct hr_bpe *b, int32_t *v, size_t n,
     }
     uint64_t *h = (uint64_t *)heap->data;
     for (size_t n_heap = heap->len / sizeof *h, i = n_heap / 2; i-- > 0;) heap_down(h, n_heap, i);
+}
+
+/* The same with a heap of (rank, place): an entry whose rank is no longer its place's is stale.
+ * starts: NULL, or gets the first symbol of each token. */
+static size_t merge_long(const struct hr_bpe *b, int32_t *v, size_t n,
+                         struct hr_bpe_scratch *scratch, struct hr_ids *starts) {
+    struct hr_buf *heap = &scratch->heap, *nodes = &scratch->nodes;
+    HR_ASSERT(n < UINT32_MAX);
+    hr_buf_clear(heap);
+    hr_buf_clear(nodes);
+    hr_buf_reserve(nodes, n * sizeof(struct sym));
+    struct sym *s = (struct sym *)nodes->data;
+    start_list(b, v, n, s, heap);
     while (heap->len > 0) {
-        h = (uint64_t *)heap->data;
+        uint64_t *h = (uint64_t *)heap->data;
         uint64_t top = h[0];
         size_t n_heap = heap->len / sizeof *h - 1;
         h[0] = h[n_heap];
@@ -269,30 +372,116 @@ static size_t merge_long(const struct hr_bpe *b, int32_t *v, size_t n,
         if (s[p].rank != NO_RANK) heap_push(heap, (uint64_t)s[p].rank << 32 | p);
     }
     size_t k = 0;
-    for (uint32_t i = 0; i != UINT32_MAX; i = s[i].next) v[k++] = s[i].id;
+    for (uint32_t i = 0; i != UINT32_MAX; i = s[i].next) {
+        v[k++] = s[i].id;
+        if (starts) hr_ids_push(starts, (int32_t)i);
+    }
     return k;
 }
 
-static void merge_piece(const struct hr_bpe *b, const char *s, size_t len,
-                        struct hr_bpe_scratch *scratch, struct hr_ids *out) {
+static size_t merge(const struct hr_bpe *b, int32_t *v, size_t n, struct hr_bpe_scratch *scratch) {
+    if (n < 2) return n;
+    return n <= SHORT_MAX ? merge_short(b, v, n) : merge_long(b, v, n, scratch, NULL);
+}
+
+/* Do two neighbours stay as they are when their symbols are merged alone? */
+static bool holds(const struct hr_bpe *b, const int32_t *symbols, size_t n, int32_t left,
+                  int32_t right, struct hr_bpe_scratch *scratch) {
+    struct hr_ids *v = &scratch->seam;
+    v->len = 0;
+    hr_ids_append(v, symbols, n);
+    return merge(b, v->data, n, scratch) == 2 && v->data[0] == left && v->data[1] == right;
+}
+
+/* A piece in windows of n_max symbols; false: a seam does not hold, and nothing is certain. In
+ * scratch->symbols stand the n_lead symbols of the last token written, then those not yet written.
+ */
+static bool merge_windows(const struct hr_bpe *b, struct reader *r, size_t n_max,
+                          struct hr_bpe_scratch *scratch, struct hr_ids *out) {
+    struct hr_ids *sym = &scratch->symbols, *v = &scratch->tokens, *starts = &scratch->starts;
+    size_t n_lead = 0;
+    sym->len = 0;
+    for (;;) {
+        symbols_of(b, r, n_lead + n_max, sym);
+        bool last = r->i == r->len;
+        size_t n = sym->len - n_lead, n_sure = last ? n : n - n / 8, k = 0;
+        v->len = starts->len = 0;
+        hr_ids_append(v, sym->data + n_lead, n);
+        if (n > 0) v->len = merge_long(b, v->data, n, scratch, starts);
+        hr_ids_push(starts, (int32_t)n);
+        if (n_lead > 0 && v->len > 0 &&
+            !holds(b, sym->data, n_lead + (size_t)starts->data[1], out->data[out->len - 1],
+                   v->data[0], scratch))
+            return false;
+        while (k < v->len && (size_t)starts->data[k + 1] <= n_sure) k++;
+        hr_ids_append(out, v->data, k);
+        if (last) return true;
+        if (k == 0) return false; /* a token as long as a window */
+        size_t drop = n_lead + (size_t)starts->data[k - 1];
+        n_lead = (size_t)(starts->data[k] - starts->data[k - 1]);
+        memmove(sym->data, sym->data + drop, (sym->len - drop) * sizeof *sym->data);
+        sym->len -= drop;
+    }
+}
+
+/* Merges r's characters; an unknown token at their end stays pending. */
+static void merge_piece(const struct hr_bpe *b, struct reader *r, struct hr_bpe_scratch *scratch,
+                        struct hr_ids *out) {
     size_t before = out->len;
-    symbols_of(b, s, len, out);
-    size_t n = out->len - before;
-    if (n < 2) return;
-    int32_t *v = out->data + before;
-    out->len = before + (n <= SHORT_MAX ? merge_short(b, v, n) : merge_long(b, v, n, scratch));
+    if (r->len - r->i <= WINDOW) {
+        symbols_of(b, r, SIZE_MAX, out);
+        size_t n = out->len - before;
+        if (n > 1) out->len = before + merge(b, out->data + before, n, scratch);
+        return;
+    }
+    struct reader start = *r;
+    for (size_t n_max = WINDOW; !merge_windows(b, r, n_max, scratch, out); n_max *= 8) {
+        out->len = before;
+        *r = start;
+    }
 }
 
 /* Threads may find the same answer at the same time; they write the same byte. */
 static bool is_whole(const struct hr_bpe *b, int32_t id, struct hr_bpe_scratch *scratch) {
     uint8_t state = atomic_load_explicit(&b->whole[id], memory_order_relaxed);
     if (state == UNKNOWN) {
+        struct reader r = {.s = b->bytes.data + b->offset[id], .len = b->size[id]};
         scratch->ids.len = 0;
-        merge_piece(b, b->bytes.data + b->offset[id], b->size[id], scratch, &scratch->ids);
+        merge_piece(b, &r, scratch, &scratch->ids);
+        flush_unknown(b, &r, &scratch->ids);
         state = scratch->ids.len == 1 && scratch->ids.data[0] == id ? YES : NO;
         atomic_store_explicit(&b->whole[id], state, memory_order_relaxed);
     }
     return state == YES;
+}
+
+/* The end of the part that begins at pos: the next place that no merge joins. */
+static size_t next_cut(const struct hr_bpe *b, const char *s, size_t len, size_t pos) {
+    int n;
+    uint32_t left = hr_utf8_get(s + pos, &n);
+    for (pos += (size_t)n; pos < len; pos += (size_t)n) {
+        uint32_t right = hr_utf8_get(s + pos, &n);
+        if (!joins(b, left, right)) break;
+        left = right;
+    }
+    return pos;
+}
+
+static void merge_parts(const struct hr_bpe *b, const char *s, size_t len,
+                        struct hr_bpe_scratch *scratch, struct hr_ids *out) {
+    struct reader r = {.s = s};
+    for (size_t end; r.i < len; r.i = end) {
+        end = b->can_cut ? next_cut(b, s, len, r.i) : len;
+        int32_t id = hr_bpe_find(b, s + r.i, end - r.i);
+        if (id >= 0 && is_whole(b, id, scratch)) {
+            flush_unknown(b, &r, out);
+            hr_ids_push(out, id);
+            continue;
+        }
+        r.len = end;
+        merge_piece(b, &r, scratch, out);
+    }
+    flush_unknown(b, &r, out);
 }
 
 void hr_bpe_encode(const struct hr_bpe *b, const char *s, const struct hr_span *pieces,
@@ -300,10 +489,10 @@ void hr_bpe_encode(const struct hr_bpe *b, const char *s, const struct hr_span *
     for (size_t i = 0; i < n_pieces; i++) {
         const char *piece = s + pieces[i].begin;
         size_t len = pieces[i].end - pieces[i].begin;
-        int32_t id = hr_bpe_find(b, piece, len);
-        if (id >= 0 && (b->ignore_merges || is_whole(b, id, scratch)))
+        int32_t id = b->ignore_merges ? hr_bpe_find(b, piece, len) : -1;
+        if (id >= 0)
             hr_ids_push(out, id);
         else
-            merge_piece(b, piece, len, scratch, out);
+            merge_parts(b, piece, len, scratch, out);
     }
 }

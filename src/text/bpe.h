@@ -32,7 +32,9 @@ struct hr_bpe {
     } * slots;      /* owned: tokens by their bytes */
     size_t slot_mask;
     struct hr_bpe_pair *pairs; /* owned */
-    size_t pair_mask;
+    size_t pair_mask, n_pairs;
+    uint64_t *joins; /* owned: bit set of (character, next character) that some merge may join */
+    bool can_cut;    /* a piece may be cut where no merge joins; set by hr_bpe_merges_done */
     _Atomic uint8_t
         *whole; /* owned: is token i what merging makes of its bytes? 0: not looked yet */
     bool byte_level, ignore_merges, fuse_unk, byte_fallback;
@@ -56,9 +58,18 @@ int32_t hr_bpe_find(const struct hr_bpe *b, const char *s, size_t len);
 bool hr_bpe_add_merge(struct hr_bpe *b, uint32_t rank, const char *left, size_t left_len,
                       const char *right, size_t right_len);
 
+/* Makes merges of all pairs of tokens whose texts together are a token: as a vocabulary without a
+ * list of merges means it (tiktoken's ranks, SentencePiece's scores). rank[i] is the rank of a pair
+ * that makes token i; UINT32_MAX: none does, and i is no part of one. Equal ranks: leftmost first. */
+void hr_bpe_add_all_merges(struct hr_bpe *b, const uint32_t *rank);
+/* After the last merge, and after unk and byte_fallback are set. */
+void hr_bpe_merges_done(struct hr_bpe *b);
+
 /* The work of one call; zeroed is valid, may be used again. */
 struct hr_bpe_scratch {
-    struct hr_ids ids;
+    struct hr_ids ids;                     /* of the look at a whole token */
+    struct hr_ids symbols, tokens, starts; /* of a window */
+    struct hr_ids seam;                    /* of two tokens at its border */
     struct hr_buf nodes, heap;
 };
 void hr_bpe_scratch_finish(struct hr_bpe_scratch *s);

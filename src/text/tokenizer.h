@@ -19,16 +19,18 @@ enum hr_token_type { /* tokenizer.ggml.token_type */
     HR_TOKEN_BYTE,
 };
 struct hr_vocab {
-    const char *model; /* tokenizer.ggml.model: "gpt2", ... */
+    const char *model; /* tokenizer.ggml.model: "gpt2", "llama", "gemma4" */
     const char *pre;   /* tokenizer.ggml.pre, or "" */
     int n_tokens, n_merges;
     const char *const *tokens; /* [n_tokens], in the file's byte alphabet */
     const size_t *token_len;   /* [n_tokens] */
     const int32_t *types;      /* [n_tokens] enum hr_token_type, or NULL: all normal */
+    const float *scores;       /* [n_tokens]; "llama" needs them, for others NULL will do */
     const char *const *merges; /* [n_merges] "left right" */
     const size_t *merge_len;
     int32_t bos, eos, unk, pad; /* -1 when absent */
     bool add_bos, add_eos;
+    bool add_space_prefix; /* "llama": a space before each text that is not only special tokens */
 };
 
 HR_MUST_USE enum hr_status hr_tokenizer_create_json(const char *json, size_t len,

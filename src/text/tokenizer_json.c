@@ -585,7 +585,9 @@ static enum hr_status load_model(struct loader *l, struct hr_token_text **texts)
         return malformed(l, "model", "\"unk_token\" is not in the vocabulary");
     }
     if (unk && b->byte_level) return refuse(l, "model", "unk_token with ByteLevel");
-    return read_merges(l, merges);
+    st = read_merges(l, merges);
+    hr_bpe_merges_done(b);
+    return st;
 }
 
 enum hr_status hr_tokenizer_create_json(const char *json, size_t len, struct hr_tokenizer **out,

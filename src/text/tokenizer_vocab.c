@@ -6,15 +6,22 @@
  * table below turns a word into the same steps as the model's own tokenizer.json has; also NFC,
  * which a GGUF has no word for, comes back where the model was trained with it. A word that is not
  * in the table is refused, and so is a file without one: a wrong split raises the token count by a
- * fifth and nobody sees it. Source: ggml-org/llama.cpp src/llama-vocab.cpp (names, token types),
+ * fifth and nobody sees it.
+ *
+ * "llama" and "gemma4" are SentencePiece's BPE over characters: spaces are written as U+2581, a
+ * character without a token as byte tokens. "llama" has no merges but scores: any two tokens that
+ * make a third may be merged, the highest score first. "gemma4" has merges. Source: ggml-org/llama.cpp src/llama-vocab.cpp (names, token types),
  * the tokenizer.json of each model (steps). */
 #include "text/tokenizer_int.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/jscan.h"
+
+#define BLANK "\xe2\x96\x81" /* U+2581, how SentencePiece writes a space */
 
 /* DeepSeek LLM lists its letters and symbols one by one. */
 static const char deepseek_letters[] =
@@ -175,21 +182,108 @@ static enum hr_status add_merges(struct hr_tokenizer *t, const struct hr_vocab *
     return st;
 }
 
+static bool is_scored(const struct hr_vocab *v) {
+    return strcmp(v->model, "llama") == 0;
+}
+
+static bool is_chars(const struct hr_vocab *v) {
+    return is_scored(v) || strcmp(v->model, "gemma4") == 0;
+}
+
+/* Merges by scores: the ranks are the places in descending order, equal for equal scores, so that of
+ * these the leftmost pair goes first. Only tokens that a text can give take part. */
+struct scored {
+    float score;
+    int id;
+};
+
+static int by_score(const void *a, const void *b) {
+    float x = ((const struct scored *)a)->score, y = ((const struct scored *)b)->score;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void add_scored_merges(struct hr_tokenizer *t, const struct hr_vocab *v) {
+    size_t n = (size_t)v->n_tokens;
+    struct scored *order = hr_xcalloc(n, sizeof *order);
+    uint32_t *rank = hr_xcalloc(n, sizeof *rank);
+    for (size_t i = 0; i < n; i++) order[i] = (struct scored){v->scores[i], (int)i};
+    qsort(order, n, sizeof *order, by_score);
+    for (size_t i = 0, place = 0; i < n; i++) {
+        int type = v->types ? v->types[order[i].id] : HR_TOKEN_NORMAL;
+        bool spoken = type == HR_TOKEN_NORMAL || type == HR_TOKEN_UNUSED;
+        if (i > 0 && order[i].score != order[i - 1].score) place = i;
+        rank[order[i].id] = spoken || type == HR_TOKEN_USER_DEFINED ? (uint32_t)place : UINT32_MAX;
+    }
+    hr_bpe_add_all_merges(&t->bpe, rank);
+    free(order);
+    free(rank);
+}
+
+/* Merges whose parts are written as they are; a part may itself be white, so the space that parts
+ * them is the one between two tokens. */
+static enum hr_status add_plain_merges(struct hr_tokenizer *t, const struct hr_vocab *v,
+                                       struct hr_err *err) {
+    for (int i = 0; i < v->n_merges; i++) {
+        const char *s = v->merges[i], *space = s, *end = s + v->merge_len[i];
+        bool good = false;
+        while (!good && (space = memchr(space + 1, ' ', (size_t)(end - space - 1)))) {
+            good = hr_bpe_add_merge(&t->bpe, (uint32_t)i, s, (size_t)(space - s), space + 1,
+                                    (size_t)(end - space - 1));
+        }
+        if (!good)
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "tokenizer.ggml.merges: entry %d is not two tokens that make a third",
+                              i);
+    }
+    return HR_OK;
+}
+
+/* A token of spaces is also found where U+2581 itself stands in a text, as in the model's own files,
+ * which write it so. Added before its other form, whose text it then keeps. */
+static void add_blank_form(struct hr_tokenizer *t, const char *s, struct hr_added_token a) {
+    struct hr_buf text = {0};
+    for (size_t i = 0; i < a.len; i++) {
+        if (s[i] == ' ')
+            hr_buf_puts(&text, BLANK);
+        else
+            hr_buf_putc(&text, s[i]);
+    }
+    a.content = text.data;
+    a.len = text.len;
+    hr_tokenizer_add_added(t, a);
+}
+
 static void add_control_tokens(struct hr_tokenizer *t, const struct hr_vocab *v) {
     for (int i = 0; v->types && i < v->n_tokens; i++) {
         bool special = v->types[i] == HR_TOKEN_CONTROL || v->types[i] == HR_TOKEN_UNKNOWN;
         if (!special && v->types[i] != HR_TOKEN_USER_DEFINED) continue;
         struct hr_added_token a = {.len = v->token_len[i], .id = i, .special = special};
+        if (is_chars(v) && !special && memchr(v->tokens[i], ' ', a.len))
+            add_blank_form(t, v->tokens[i], a);
         a.content = hr_xstrndup(v->tokens[i], a.len);
         hr_tokenizer_add_added(t, a);
     }
 }
 
+static enum hr_status check_scores(const struct hr_vocab *v, struct hr_err *err) {
+    if (!v->scores)
+        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores is missing: the model \"%s\" "
+                          "merges by scores", v->model);
+    for (int i = 0; i < v->n_tokens; i++) {
+        if (isnan(v->scores[i]))
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "tokenizer.ggml.scores: that of token %d is not a number", i);
+    }
+    return HR_OK;
+}
+
 static enum hr_status check(const struct hr_vocab *v, struct hr_err *err) {
     size_t bad;
-    if (strcmp(v->model, "gpt2") != 0) {
+    if (!is_chars(v) && strcmp(v->model, "gpt2") != 0) {
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
-                          "tokenizer.ggml.model \"%s\" is not supported; known is gpt2", v->model);
+                          "tokenizer.ggml.model \"%s\" is not supported; known are gpt2, llama and "
+                          "gemma4",
+                          v->model);
     }
     if (v->n_tokens <= 0 || v->n_tokens > HR_VOCAB_MAX) {
         return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.tokens: %d tokens", v->n_tokens);
@@ -200,7 +294,10 @@ static enum hr_status check(const struct hr_vocab *v, struct hr_err *err) {
                               i);
         }
     }
+    if (is_scored(v) && check_scores(v, err)) return HR_ERR_FORMAT;
     for (int i = 0; i < v->n_merges; i++) {
+        if (v->merge_len[i] == 0)
+            return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.merges: entry %d is empty", i);
         if (!hr_utf8_valid(v->merges[i], v->merge_len[i], &bad)) {
             return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.merges: entry %d is not UTF-8",
                               i);
@@ -217,24 +314,72 @@ static enum hr_status check(const struct hr_vocab *v, struct hr_err *err) {
     return HR_OK;
 }
 
+static struct hr_norm_step replace_step(const char *from, const char *to) {
+    struct hr_norm_step step = {.type = HR_NORM_REPLACE};
+    step.from = hr_xstrdup(from);
+    step.to = hr_xstrdup(to);
+    step.from_len = strlen(from);
+    step.to_len = strlen(to);
+    return step;
+}
+
+/* What a tokenizer.json of these models says around its merges. */
+static enum hr_status build_chars(struct hr_tokenizer *t, const struct hr_vocab *v,
+                                  const struct hr_token_text *texts, struct hr_err *err) {
+    struct hr_decoder *d = &t->decoder;
+    if (v->add_space_prefix) {
+        struct hr_norm_step step = {.type = HR_NORM_PREPEND};
+        step.to = hr_xstrdup(BLANK);
+        step.to_len = strlen(BLANK);
+        hr_normalizer_add(&t->normalizer, step);
+        d->strip = ' ';
+        d->n_strip = 1;
+    }
+    hr_normalizer_add(&t->normalizer, replace_step(" ", BLANK));
+    d->kind = HR_DECODER_CHARS;
+    d->byte_fallback = true;
+    d->n_replaces = 1;
+    d->replace[0].from = hr_xstrdup(BLANK);
+    d->replace[0].from_len = strlen(BLANK);
+    d->replace[0].to = hr_xstrdup(" ");
+    d->replace[0].to_len = 1;
+    enum hr_status st = hr_tokenizer_set_vocab(t, texts, v->n_tokens, (size_t)v->n_merges, err);
+    if (st) return st;
+    t->bpe.byte_fallback = t->bpe.fuse_unk = true;
+    t->bpe.unk = v->unk;
+    if (is_scored(v))
+        add_scored_merges(t, v);
+    else
+        st = add_plain_merges(t, v, err);
+    hr_bpe_merges_done(&t->bpe);
+    return st;
+}
+
+static enum hr_status build_bytes(struct hr_tokenizer *t, const struct hr_vocab *v,
+                                  const struct hr_token_text *texts, struct hr_err *err) {
+    const struct pre *pre = find_pre(v->pre, err);
+    enum hr_status st;
+    if (!pre) return HR_ERR_UNSUPPORTED;
+    if (pre->flags & NFC) hr_normalizer_add(&t->normalizer, (struct hr_norm_step){.form = HR_NFC});
+    for (int i = 0; pre->steps[i].kind != END; i++) {
+        if ((st = add_step(t, &pre->steps[i], err))) return st;
+    }
+    if ((st = hr_tokenizer_set_vocab(t, texts, v->n_tokens, (size_t)v->n_merges, err))) return st;
+    t->bpe.ignore_merges = pre->flags & IGNORE_MERGES;
+    return add_merges(t, v, err);
+}
+
 enum hr_status hr_tokenizer_create_vocab(const struct hr_vocab *v, struct hr_tokenizer **out,
                                          struct hr_err *err) {
     enum hr_status st = check(v, err);
     if (st) return st;
-    const struct pre *pre = find_pre(v->pre, err);
-    if (!pre) return HR_ERR_UNSUPPORTED;
     struct hr_tokenizer *t = hr_xcalloc(1, sizeof *t);
     struct hr_token_text *texts = hr_xcalloc((size_t)v->n_tokens, sizeof *texts);
     for (int i = 0; i < v->n_tokens; i++) {
         texts[i] = (struct hr_token_text){v->tokens[i], v->token_len[i], 0};
     }
-    if (pre->flags & NFC) hr_normalizer_add(&t->normalizer, (struct hr_norm_step){.form = HR_NFC});
-    for (int i = 0; pre->steps[i].kind != END; i++) {
-        if ((st = add_step(t, &pre->steps[i], err))) goto fail;
-    }
-    if ((st = hr_tokenizer_set_vocab(t, texts, v->n_tokens, (size_t)v->n_merges, err))) goto fail;
-    t->bpe.ignore_merges = pre->flags & IGNORE_MERGES;
-    if ((st = add_merges(t, v, err))) goto fail;
+    if ((st = is_chars(v) ? build_chars(t, v, texts, err) : build_bytes(t, v, texts, err)))
+        goto fail;
     add_control_tokens(t, v);
     if (v->add_bos) hr_ids_push(&t->prefix, v->bos);
     if (v->add_eos) hr_ids_push(&t->suffix, v->eos);

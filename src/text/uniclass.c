@@ -25,6 +25,7 @@ static bool in_ranges(const struct hr_uni_range *t, size_t n, uint32_t cp) {
 #define IN(table, cp) in_ranges(table, sizeof(table) / sizeof *(table), cp)
 
 bool hr_uni_is_rust_word(uint32_t cp) {
+    if (cp < 0x80) return (cp >= '0' && cp <= '9') || cp == '_' || ((cp | 32) - 'a') < 26u;
     return IN(word_ranges, cp);
 }
 

@@ -20,11 +20,8 @@
 
 enum { BLOCK = 1 << 16 };
 
-struct node {
-    double score;
-    uint32_t back; /* bytes of the token that ends here; 0: no path yet */
-    int32_t id;
-};
+/* How a path comes to a place: by a token's id, by an unknown character of -n bytes, or not yet. */
+enum { NO_PATH = -5 };
 
 static inline size_t edge_slot(const struct hr_unigram *u, uint32_t node, uint8_t byte) {
     uint64_t x = ((uint64_t)node << 8 | byte) * 0x9e3779b97f4a7c15u;
@@ -86,11 +83,13 @@ void hr_unigram_init(struct hr_unigram *u, const char *const *texts, const size_
     *u = (struct hr_unigram){.used = true, .n_tokens = n_tokens, .unk = unk, .n_nodes = 1};
     u->byte_fallback = byte_fallback;
     u->scores = hr_xcalloc((size_t)n_tokens + 1, sizeof *u->scores);
+    u->size = hr_xcalloc((size_t)n_tokens + 1, sizeof *u->size);
     u->token_at = hr_xmalloc(n_cap * sizeof *u->token_at);
     u->token_at[0] = -1;
     make_edges(u, 4096);
     for (int i = 0; i < n_tokens; i++) {
         u->scores[i] = scores[i];
+        u->size[i] = (uint32_t)len[i];
         if (i == 0 || scores[i] < least) least = scores[i];
         add_token(u, texts[i], len[i], i, &n_cap);
     }
@@ -104,43 +103,62 @@ void hr_unigram_init(struct hr_unigram *u, const char *const *texts, const size_
 
 void hr_unigram_finish(struct hr_unigram *u) {
     free(u->scores);
+    free(u->size);
     free(u->edges);
     free(u->token_at);
     *u = (struct hr_unigram){0};
 }
 
 void hr_unigram_scratch_finish(struct hr_unigram_scratch *s) {
-    hr_buf_finish(&s->nodes);
+    hr_buf_finish(&s->came);
+    hr_buf_finish(&s->scores);
     hr_buf_finish(&s->path);
 }
 
-/* The search over one piece. nodes[0] belongs to the place `base`; n_nodes of them are set up. */
+/* The search over one piece. came[0] belongs to the place `base`; n_came of them are set up. */
 struct search {
     const struct hr_unigram *u;
     const char *s;
-    size_t len, base, n_nodes;
+    size_t len, base, n_came;
+    int32_t *came;  /* scratch->came */
+    double *scores; /* scratch->scores: the place p's is scores[p & ring_mask] */
+    size_t ring_mask;
     struct hr_unigram_scratch *scratch;
     struct hr_ids *out;
     size_t unk_begin, unk_end; /* unknown neighbours that are not yet written; equal: none */
 };
 
-static struct node *nodes_of(struct search *x) {
-    return (struct node *)x->scratch->nodes.data;
+static size_t back_of(const struct search *x, size_t place) {
+    int32_t came = x->came[place - x->base];
+    return came >= 0 ? x->u->size[came] : (size_t)-came;
 }
 
-/* Room and fresh nodes for the places up to `end`. */
+/* Room and fresh places up to `end`. */
 static void open_to(struct search *x, size_t end) {
     size_t n = end - x->base + 1;
-    if (n <= x->n_nodes) return;
-    x->scratch->nodes.len = x->n_nodes * sizeof(struct node);
-    hr_buf_reserve(&x->scratch->nodes, (n - x->n_nodes) * sizeof(struct node));
-    memset(nodes_of(x) + x->n_nodes, 0, (n - x->n_nodes) * sizeof(struct node));
-    x->n_nodes = n;
+    if (n <= x->n_came) return;
+    x->scratch->came.len = x->n_came * sizeof *x->came;
+    hr_buf_reserve(&x->scratch->came, (n - x->n_came) * sizeof *x->came);
+    x->came = (int32_t *)x->scratch->came.data;
+    while (x->n_came < n) x->came[x->n_came++] = NO_PATH;
 }
 
-static inline void offer(struct node *to, double score, size_t back, int32_t id) {
-    if (to->back != 0 && !(score > to->score)) return;
-    *to = (struct node){score, (uint32_t)back, id};
+/* The ring holds the places that a token from `pos` reaches, and the most that a character does. */
+static void make_ring(struct search *x) {
+    size_t n = 8;
+    while (n < x->u->size_max + 1) n *= 2;
+    hr_buf_clear(&x->scratch->scores);
+    hr_buf_reserve(&x->scratch->scores, n * sizeof *x->scores);
+    x->scores = (double *)x->scratch->scores.data;
+    x->ring_mask = n - 1;
+}
+
+static inline void offer(struct search *x, size_t place, double score, int32_t came) {
+    int32_t *to = &x->came[place - x->base];
+    double *best = &x->scores[place & x->ring_mask];
+    if (*to != NO_PATH && !(score > *best)) return;
+    *to = came;
+    *best = score;
 }
 
 static void write_unknown(struct search *x) {
@@ -159,71 +177,74 @@ static void write_unknown(struct search *x) {
 /* Writes the best path from `base` to `end`, and makes `end` the base. */
 static void commit(struct search *x, size_t end) {
     struct hr_buf *path = &x->scratch->path;
-    struct node *nodes = nodes_of(x);
     hr_buf_clear(path);
-    for (size_t p = end; p > x->base; p -= nodes[p - x->base].back)
-        hr_buf_append(path, &p, sizeof p);
+    for (size_t p = end; p > x->base; p -= back_of(x, p)) hr_buf_append(path, &p, sizeof p);
     for (size_t i = path->len / sizeof(size_t); i-- > 0;) {
         size_t p = ((const size_t *)path->data)[i];
-        const struct node *v = &nodes[p - x->base];
-        if (v->id == x->u->unk) {
-            if (x->unk_begin == x->unk_end) x->unk_begin = p - v->back;
+        int32_t came = x->came[p - x->base];
+        if (came < 0 || came == x->u->unk) {
+            if (x->unk_begin == x->unk_end) x->unk_begin = p - back_of(x, p);
             x->unk_end = p;
             continue;
         }
         write_unknown(x);
-        hr_ids_push(x->out, v->id);
+        hr_ids_push(x->out, came);
     }
-    x->n_nodes -= end - x->base;
-    memmove(nodes, nodes + (end - x->base), x->n_nodes * sizeof *nodes);
+    x->n_came -= end - x->base;
+    memmove(x->came, x->came + (end - x->base), x->n_came * sizeof *x->came);
     x->base = end;
 }
 
 /* Where the paths to all open places (from `pos` on) meet. */
-static size_t meeting_place(struct search *x, size_t pos) {
-    const struct node *nodes = nodes_of(x);
+static size_t meeting_place(const struct search *x, size_t pos) {
     size_t a = pos;
-    for (size_t p = pos + 1; p < x->base + x->n_nodes; p++) {
+    for (size_t p = pos + 1; p < x->base + x->n_came; p++) {
         size_t b = p;
-        if (nodes[p - x->base].back == 0) continue;
+        if (x->came[p - x->base] == NO_PATH) continue;
         while (a != b) {
             size_t *later = a > b ? &a : &b;
-            *later -= nodes[*later - x->base].back;
+            *later -= back_of(x, *later);
         }
     }
     return a;
 }
 
-static enum hr_status search_piece(struct search *x, struct hr_err *err) {
+/* Offers all tokens that begin at pos; the character there is mblen bytes long. False: it is
+ * unknown, and there is no unknown token. */
+static bool offer_tokens(struct search *x, size_t pos, size_t mblen) {
     const struct hr_unigram *u = x->u;
+    size_t reach = x->len - pos < u->size_max ? x->len - pos : u->size_max;
+    open_to(x, pos + (reach > mblen ? reach : mblen));
+    double score = x->scores[pos & x->ring_mask];
+    bool single = false;
+    uint32_t node = 0;
+    for (size_t n = 1; n <= reach; n++) {
+        const struct hr_unigram_edge *e =
+            &u->edges[edge_slot(u, node, (uint8_t)x->s[pos + n - 1])];
+        if (e->node == FREE) break;
+        node = e->child;
+        int32_t id = u->token_at[node];
+        if (id < 0) continue;
+        offer(x, pos + n, u->scores[id] + score, id);
+        single |= n == mblen;
+    }
+    if (single) return true;
+    if (u->unk < 0) return false;
+    offer(x, pos + mblen, u->unk_score + score, -(int32_t)mblen);
+    return true;
+}
+
+static enum hr_status search_piece(struct search *x, struct hr_err *err) {
     size_t block = BLOCK;
-    x->n_nodes = 0;
+    make_ring(x);
     open_to(x, x->base);
+    x->scores[x->base & x->ring_mask] = 0;
     for (size_t pos = x->base; pos < x->len;) {
         int mblen;
         hr_utf8_get(x->s + pos, &mblen);
-        size_t reach = x->len - pos < u->size_max ? x->len - pos : u->size_max;
-        open_to(x, pos + (reach > (size_t)mblen ? reach : (size_t)mblen));
-        struct node *here = nodes_of(x) + (pos - x->base);
-        double score = here->score;
-        bool single = false;
-        uint32_t node = 0;
-        for (size_t n = 1; n <= reach; n++) {
-            const struct hr_unigram_edge *e =
-                &u->edges[edge_slot(u, node, (uint8_t)x->s[pos + n - 1])];
-            if (e->node == FREE) break;
-            node = e->child;
-            int32_t id = u->token_at[node];
-            if (id < 0) continue;
-            offer(here + n, u->scores[id] + score, n, id);
-            single |= n == (size_t)mblen;
-        }
-        if (!single) {
-            if (u->unk < 0)
-                return hr_err_set(err, HR_ERR_FORMAT,
-                                  "a character has no token and the tokenizer no unknown token");
-            offer(here + mblen, u->unk_score + score, (size_t)mblen, u->unk);
-        }
+        if (!offer_tokens(x, pos, (size_t)mblen))
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "a character has no token and the tokenizer no unknown token");
         pos += (size_t)mblen;
         if (pos - x->base < block || pos == x->len) continue;
         size_t meet = meeting_place(x, pos);

@@ -23,6 +23,7 @@ struct hr_unigram_edge { /* node and byte to node; in a hash table */
 struct hr_unigram {
     bool used;      /* the tokenizer's model is this one */
     double *scores; /* owned [n_tokens] */
+    uint32_t *size; /* owned [n_tokens]: bytes of each token */
     int n_tokens;
     struct hr_unigram_edge *edges; /* owned */
     size_t edge_mask, n_edges;
@@ -42,13 +43,14 @@ void hr_unigram_finish(struct hr_unigram *u); /* zeroed is valid */
 
 /* The work of one call; zeroed is valid, may be used again. */
 struct hr_unigram_scratch {
-    struct hr_buf nodes; /* where the best path to each place comes from */
-    struct hr_buf path;
+    struct hr_buf came;   /* int32_t a place: how the best path comes there */
+    struct hr_buf scores; /* double: of the best paths to the places just ahead, in a ring */
+    struct hr_buf path;   /* size_t: places of a path that is written */
 };
 void hr_unigram_scratch_finish(struct hr_unigram_scratch *s);
 
-/* Appends the ids of the pieces of s. Memory is bounded by the length after which all paths meet,
- * not by a piece's. Errors: HR_ERR_FORMAT for an unknown character without an unknown token. */
+/* Appends the ids of the pieces of s. Memory is that of the longest stretch in which the paths do not
+ * meet, four bytes a byte. Errors: HR_ERR_FORMAT for an unknown character without an unknown token. */
 HR_MUST_USE enum hr_status hr_unigram_encode(const struct hr_unigram *u, const char *s,
                                              const struct hr_span *pieces, size_t n_pieces,
                                              struct hr_unigram_scratch *scratch,

@@ -49,7 +49,6 @@ def test_rows_do_not_depend_on_how_they_were_batched(headrace, tmp_path, tiny, s
     for name, args in VARIANTS.items():
         assert job.sorted_lines(*args, out=name) == want, name
     assert job.status(out="small_pool")["preemptions"] > 0
-    assert job.status(out="small_pool")["recomputed_tokens_total"] > 0
     assert job.status(out="want")["preemptions"] == 0
 
 

@@ -21,13 +21,17 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # With --gguf, what a GGUF cannot know or llama.cpp does otherwise than the model's own tokenizer:
-# an early Qwen2.5 vocabulary without its last tokens, and llama.cpp's pairs that leave out NFC.
+# an early Qwen2.5 vocabulary without its last tokens; llama.cpp's pairs that leave out NFC; which of
+# Gemma 3's tokens are control tokens (the GGUF says <mask> is, <start_of_image> is not; tokenizer.json
+# says the reverse); that Phi-3's control tokens take the white characters after them.
 GGUF_KNOWN_TEXT = {
     'qwen2.5': ('<|image_pad|>', '<|video_pad|>', '<tool_call>', '<|object_ref_start|>', '<|fim_',
                 '<|vision_', '<|box_', '<|quad_', '<|repo_name|>', '<|file_sep|>'),
     'qwen35-pre': ('\u0301', '\u0300'),
+    'gemma3': ('<mask>', '<unused', '<start_of_image>'),
+    'phi-3-mini': ('<|user|>\n', '</s> x', '</s>\n'),
 }
-GGUF_KNOWN_IDS = {'qwen2.5': range(151646, 151936)}
+GGUF_KNOWN_IDS = {'qwen2.5': range(151646, 151936), 'gemma3': range(255999, 262144)}
 
 
 def kit_folder():
