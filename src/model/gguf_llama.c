@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gguf_llama: configuration and tensor names of the GGUF files of the Llama family: llama, phi3, gemma2,
- * gemma3, qwen2 and qwen3.
+ * gemma3, qwen2, qwen3 and smollm3.
  *
  * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied
  * embeddings: the tensors that are there say it. Llama 3's rope scaling is not in the keys either
@@ -9,7 +9,7 @@
  * back into the parameters that made them, so that both kinds of model files rotate by the same
  * numbers. Phi-3's longrope is two such tensors, rope_factors_{long,short}.weight.
  *
- * Files of arch "llama" (Mistral's and SmolLM2's too) store the rows of q and k so that a rotary
+ * Files of arch "llama" (Mistral's and SmolLM2's too) and "smollm3" store the rows of q and k so that a rotary
  * pair is adjacent; files of the other archs do not.
  * Gemma files hold their norms with the 1 added; what they slide, and how the largest of them scales its
  * scores, is known by architecture and number of layers alone.
@@ -110,7 +110,7 @@ static const char *hf_name_in(const struct hr_model_config *c, const char *gguf_
 
 enum hr_status hr_gguf_llama_rename(struct hr_gguf *g, const struct hr_model_config *c,
                                     struct hr_err *err) {
-    bool permuted = strcmp(c->arch, "llama") == 0;
+    bool permuted = strcmp(c->arch, "llama") == 0 || strcmp(c->arch, "smollm3") == 0;
     char name[HR_TENSOR_NAME_MAX], other[HR_TENSOR_NAME_MAX];
     for (size_t i = 0; i < g->tensors.n; i++) {
         struct hr_file_tensor *t = &g->tensors.v[i];
@@ -391,6 +391,8 @@ enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_mode
     rc = hr_model_config_check(&c, err);
     if (rc) return rc;
     read_window(g, &c);
+    for (int i = 3; strcmp(c.arch, "smollm3") == 0 && i < c.n_layers; i += 4)
+        c.layer[i] |= HR_LAYER_NO_ROPE; /* every fourth; the file does not say */
     *out = c;
     return rc;
 }

@@ -386,11 +386,12 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
     for (int i = 0; i < m->cfg.n_layers; i++) {
         const struct layer *l = &m->layers[i];
         bool slides = m->cfg.layer[i] & HR_LAYER_SLIDING;
+        const struct hr_tensor *cos_sin = m->cos_sin[slides && m->cfg.two_ropes];
+        if (m->cfg.layer[i] & HR_LAYER_NO_ROPE) cos_sin = NULL;
         /* attention */
         op->rmsnorm(be, m->h, m->x, l->attn_norm, eps, false);
         op->matmul(be, m->qkv, m->h, l->qkv, l->qkv_bias, n, false);
-        op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm,
-                       m->cos_sin[slides && m->cfg.two_ropes]);
+        op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, cos_sin);
         op->attend(be, m->att, m->q, m->kv, i, slides ? m->cfg.window : 0);
         add_block(m, m->att, l->o, l->o_bias, l->attn_post, n);
         /* feed-forward */

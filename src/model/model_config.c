@@ -4,7 +4,7 @@
  *
  * A key that is absent takes the default of the architecture's configuration class in transformers;
  * a key that would change the computation in a way that the forward pass does not know is refused.
- * Source: huggingface/transformers, configuration_{llama,mistral,phi3,gemma2,gemma3,qwen2,qwen3}.py and
+ * Source: huggingface/transformers, configuration_{llama,mistral,phi3,gemma2,gemma3,qwen2,qwen3,smollm3}.py and
  * modeling_rope_utils.py (both spellings: "rope_scaling", and "rope_parameters" of version 5). */
 #include "model/model_config.h"
 
@@ -13,7 +13,7 @@
 
 #include "model/weights.h"
 
-#define ARCH_NAMES "llama, mistral, phi3, gemma2, gemma3_text, qwen2, qwen3"
+#define ARCH_NAMES "llama, mistral, phi3, gemma2, gemma3_text, qwen2, qwen3, smollm3"
 #define ROPE_NAMES "default, linear, llama3, longrope"
 
 struct arch {
@@ -28,6 +28,8 @@ struct arch {
     bool partial_rotary; /* reads partial_rotary_factor */
     int original_ctx;    /* default of original_max_position_embeddings; 0: it has no such key */
     double attn_softcap, final_softcap; /* defaults */
+    bool tied;           /* default of tie_word_embeddings */
+    int no_rope;         /* every so manieth layer does not rotate, and slides when any do; 0: all rotate */
     int pattern;         /* every so manieth layer does not slide; 0: all that the window says do */
     double sliding_theta; /* rope of sliding layers by default; 0: as the others */
     double theta;        /* default of rope_theta; 0: 10000 */
@@ -52,6 +54,7 @@ static const struct arch archs[] = {
      .window = WHOLE},
     {.name = "gemma2",
      .gemma = true,
+     .tied = true,
      .reads_attention_bias = true,
      .head_dim = 256,
      .attn_softcap = 50,
@@ -61,6 +64,7 @@ static const struct arch archs[] = {
      .window = 4096},
     {.name = "gemma3_text",
      .gemma = true,
+     .tied = true,
      .reads_attention_bias = true,
      .qk_norm = true,
      .head_dim = 256,
@@ -75,6 +79,15 @@ static const struct arch archs[] = {
      .qk_norm = true,
      .head_dim = 128,
      .window = 4096,
+     .window_opt_in = true},
+    {.name = "smollm3",
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true,
+     .tied = true,
+     .no_rope = 4,
+     .theta = 2e6,
+     .sizes = {.n_heads = 16, .n_kv_heads = 4, .n_vocab = 128256, .n_ctx = 32768},
+     .window = WHOLE,
      .window_opt_in = true},
 };
 
@@ -289,6 +302,28 @@ static enum hr_status read_two_ropes(const struct hr_json *root, const struct ar
     return rc;
 }
 
+/* SmolLM3's layers without rotation: "no_rope_layers" has a 0 for each. */
+static enum hr_status mark_no_rope(const struct hr_json *root, const struct arch *a,
+                                   struct hr_model_config *c, struct hr_err *err) {
+    const struct hr_json *list = hr_json_get(root, "no_rope_layers");
+    int every = a->no_rope;
+    int64_t rotates;
+    enum hr_status rc = HR_OK;
+    if (every) rc = get_int(root, "no_rope_layer_interval", every, &every, err);
+    if (rc || !every) return rc;
+    if (!is_null(list) && hr_json_size(list) != (size_t)c->n_layers)
+        return hr_err_set(err, HR_ERR_FORMAT, "key \"no_rope_layers\" names %zu layers of %d",
+                          hr_json_size(list), c->n_layers);
+    for (int i = 0; i < c->n_layers; i++) {
+        rotates = (i + 1) % every != 0;
+        if (!is_null(list) && !hr_json_int(hr_json_at(list, (size_t)i), &rotates))
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "key \"no_rope_layers\": number %d is not a whole number", i);
+        if (!rotates) c->layer[i] |= HR_LAYER_NO_ROPE;
+    }
+    return HR_OK;
+}
+
 /* Sets the sliding layers: those that "layer_types" lists, else the architecture's. `first`: the
  * layers below it look at everything. */
 static enum hr_status mark_sliding(const struct hr_json *types, const struct arch *a, int64_t first,
@@ -306,6 +341,7 @@ static enum hr_status mark_sliding(const struct hr_json *types, const struct arc
                           hr_json_size(types), c->n_layers);
     for (int i = 0; i < c->n_layers; i++) {
         bool slides = a->window != 0 && i >= first && (pattern == 0 || (i + 1) % pattern != 0);
+        if (a->no_rope) slides = c->layer[i] & HR_LAYER_NO_ROPE;
         if (listed) slides = str_is(hr_json_at(types, (size_t)i), "sliding_attention");
         if (slides) c->layer[i] |= HR_LAYER_SLIDING;
     }
@@ -316,12 +352,12 @@ static enum hr_status mark_sliding(const struct hr_json *types, const struct arc
 static enum hr_status read_window(const struct hr_json *root, const struct arch *a,
                                   struct hr_model_config *c, struct hr_err *err) {
     const struct hr_json *window = hr_json_get(root, "sliding_window");
-    int64_t size = a->window, first = a->window_opt_in ? 28 : 0;
+    int64_t size = a->window, first = a->window_opt_in && !a->no_rope ? 28 : 0;
     bool on = a->window != 0;
     if (a->window_opt_in) {
         enum hr_status rc = get_bool(root, "use_sliding_window", &on, err);
         if (rc) return rc;
-        hr_json_int(hr_json_get(root, "max_window_layers"), &first);
+        if (!a->no_rope) hr_json_int(hr_json_get(root, "max_window_layers"), &first);
     }
     int pattern = 0;
     enum hr_status rc = HR_OK;
@@ -362,7 +398,7 @@ static enum hr_status read_flags(const struct hr_json *root, const struct arch *
                                  struct hr_model_config *c, struct hr_err *err) {
     bool attention_bias = false, mlp_bias = false;
     enum hr_status rc = get_bool(root, "tie_word_embeddings", &c->tied_embeddings, err);
-    if (is_null(hr_json_get(root, "tie_word_embeddings"))) c->tied_embeddings = a->gemma;
+    if (is_null(hr_json_get(root, "tie_word_embeddings"))) c->tied_embeddings = a->tied;
     if (!rc && a->reads_attention_bias) rc = get_bool(root, "attention_bias", &attention_bias, err);
     if (!rc && a->reads_mlp_bias) rc = get_bool(root, "mlp_bias", &mlp_bias, err);
     if (rc) return rc;
@@ -436,7 +472,8 @@ enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_m
     if (!rc && a->gemma) rc = read_gemma(root, a, &c, err);
     if (!rc) rc = a->sliding_theta > 0 ? read_two_ropes(root, a, &c, err) : read_rope(root, a, &c, err);
     if (!rc) rc = hr_model_config_check(&c, err);
-    if (!rc) rc = read_window(root, a, &c, err); /* a number of layers that is sane */
+    if (!rc) rc = mark_no_rope(root, a, &c, err); /* a number of layers that is sane */
+    if (!rc) rc = read_window(root, a, &c, err);
     if (!rc) *out = c;
     return rc;
 }

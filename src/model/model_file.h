@@ -34,7 +34,7 @@ struct hr_rope {
 #define HR_LAYERS_MAX 1024
 
 /* What sets a layer apart; hr_model_config.layer has the sum. */
-enum hr_layer_flag { HR_LAYER_SLIDING = 1 };
+enum hr_layer_flag { HR_LAYER_SLIDING = 1, HR_LAYER_NO_ROPE = 2 };
 
 struct hr_model_config {
     char arch[32]; /* "llama", "qwen2", "qwen3", ... as Hugging Face's model_type */

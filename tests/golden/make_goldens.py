@@ -158,7 +158,7 @@ def tiny_tokenizer(path, n_vocab):
 
 def tiny_config(name):
     from transformers import (Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Phi3Config,
-                              Qwen2Config, Qwen3Config)
+                              Qwen2Config, Qwen3Config, SmolLM3Config)
 
     common = dict(vocab_size=264, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                   num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
@@ -185,6 +185,10 @@ def tiny_config(name):
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
     if name == "tiny-gemma2":
         return Gemma2Config(**gemma, attn_logit_softcapping=2.0, final_logit_softcapping=12.0)
+    if name == "tiny-smollm3":
+        return SmolLM3Config(**{**common, "num_hidden_layers": 3}, no_rope_layers=[1, 0, 1],
+                             rope_theta=50000.0, use_sliding_window=True, sliding_window=30,
+                             pad_token_id=256)
     if name == "tiny-qwen2":
         return Qwen2Config(**common, tie_word_embeddings=True, use_sliding_window=False)
     return Qwen3Config(**common, head_dim=32, use_sliding_window=False,
@@ -230,7 +234,8 @@ def make_tiny_model(name):
 
 
 # A name's place is its seed: new ones go to the end.
-TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3", "tiny-gemma3", "tiny-gemma2"]
+TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3", "tiny-gemma3", "tiny-gemma2",
+        "tiny-smollm3"]
 
 # Standard deviation of a model's matrices: attention is neither flat nor one-hot. Longrope's factor
 # sharpens it, so that Phi-3 needs less.

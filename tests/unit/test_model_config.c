@@ -107,7 +107,7 @@ static void both_spellings_of_rope_mean_the_same(void **state) {
 }
 
 static void other_architectures_are_refused_with_the_list(void **state) {
-    static const char *const types[] = {"deepseek_v3", "gemma3",  "smollm3",
+    static const char *const types[] = {"deepseek_v3", "gemma3",  "olmoe",
                                         "qwen3_moe",   "mixtral", ""};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         refuse(types[i], "", HR_ERR_UNSUPPORTED, "supported are llama, mistral");
@@ -246,6 +246,22 @@ static void gemma2_has_caps(void **state) {
     refuse("gemma2", "\"final_logit_softcapping\":-1", HR_ERR_FORMAT, "final_logit_softcapping");
 }
 
+static void smollm3_has_layers_without_rotation(void **state) {
+    struct hr_model_config c = accept("smollm3", "\"no_rope_layers\":[1,0],\"sliding_window\":null");
+    assert_true(c.layer[0] == 0 && c.layer[1] & HR_LAYER_NO_ROPE && c.window == 0);
+    assert_true(c.tied_embeddings && c.rope.theta == 2e6 && c.n_kv_heads == 4);
+    c = accept("smollm3", "\"no_rope_layer_interval\":2");
+    assert_true(!(c.layer[0] & HR_LAYER_NO_ROPE) && c.layer[1] & HR_LAYER_NO_ROPE);
+    c = accept("smollm3", "");
+    assert_true(!(c.layer[1] & HR_LAYER_NO_ROPE));
+    expect_window("smollm3",
+                  "\"no_rope_layers\":[1,0],\"use_sliding_window\":true,\"sliding_window\":99", 99,
+                  "01");
+    refuse("smollm3", "\"no_rope_layers\":[1]", HR_ERR_FORMAT, "no_rope_layers");
+    refuse("smollm3", "\"no_rope_layers\":[1,\"x\"]", HR_ERR_FORMAT, "no_rope_layers");
+    accept("llama", "\"no_rope_layers\":[1]"); /* its class has no such key */
+}
+
 static void other_computations_are_refused(void **state) {
     refuse("llama", "\"hidden_act\":\"gelu\"", HR_ERR_UNSUPPORTED, "hidden_act");
     refuse("llama", "\"quantization_config\":{\"quant_method\":\"gptq\"}", HR_ERR_UNSUPPORTED,
@@ -337,6 +353,7 @@ int main(void) {
         cmocka_unit_test(longrope_takes_the_set_of_the_models_context),
         cmocka_unit_test(gemma3_is_read_in_both_spellings),
         cmocka_unit_test(gemma2_has_caps),
+        cmocka_unit_test(smollm3_has_layers_without_rotation),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "model/model_config.h"
+
 static void every_tensor_goes_by_its_hugging_face_name(void **state) {
     struct gguf_file f = {0};
     struct hr_model_file *mf = NULL;
@@ -386,6 +388,16 @@ static void linear_rope_scaling_is_read(void **state) {
     gguf_finish(&f);
 }
 
+static void open_gguf_alone(const struct hr_buf *bytes, struct hr_gguf *g) {
+    char path[64];
+    struct hr_err err;
+    int fd = memfd_create("model", 0);
+    assert_true(fd >= 0 && write(fd, bytes->data, bytes->len) == (ssize_t)bytes->len);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (hr_gguf_open(path, g, &err)) fail_msg("%s", err.msg);
+    close(fd);
+}
+
 /* The standard model as a Phi-3: q, k, v and gate, up fused, both sets of longrope. */
 static void gguf_phi3(struct gguf_file *f) {
     gguf_llama_kv(f, "phi3");
@@ -474,6 +486,39 @@ static void a_gemma2_caps_its_scores_and_logits(void **state) {
     open_gguf(&f, &mf);
     assert_true(hr_model_file_config(mf)->final_softcap == 12);
     hr_model_file_close(&mf);
+    gguf_finish(&f);
+}
+
+/* q is stored in interleaved order, as Llama's; the fourth layer does not rotate. */
+static void a_smollm3_skips_every_fourth_rotation(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    float row[32];
+    gguf_llama(&f, "smollm3", HR_QUANT_F16);
+    open_gguf(&f, &mf);
+    assert_true(hr_model_file_config(mf)->layer[0] == 0);
+    const struct hr_file_tensor *q =
+        hr_model_file_tensor(mf, "model.layers.0.self_attn.q_proj.weight");
+    hr_file_tensor_read(q, 1, 1, row);
+    assert_true(row[0] == 2000);
+    hr_model_file_close(&mf);
+    gguf_finish(&f);
+    gguf_llama_kv(&f, "smollm3");
+    char *layers = memmem(f.kv.data, f.kv.len, "block_count", 11);
+    uint32_t n = 5;
+    memcpy(layers + 11 + 4, &n, sizeof n);
+    gguf_add(&f, "token_embd.weight", HR_QUANT_F16, 32, 32);
+    gguf_layout(&f);
+    struct hr_buf bytes = {0};
+    struct hr_gguf g = {0};
+    struct hr_model_config c;
+    struct hr_err err;
+    gguf_write(&f, &bytes);
+    open_gguf_alone(&bytes, &g);
+    if (hr_model_config_from_gguf(&g, &c, &err)) fail_msg("%s", err.msg);
+    for (int i = 0; i < 5; i++) assert_true(!!(c.layer[i] & HR_LAYER_NO_ROPE) == (i == 3));
+    hr_gguf_close(&g);
+    hr_buf_finish(&bytes);
     gguf_finish(&f);
 }
 
@@ -577,6 +622,7 @@ int main(void) {
         cmocka_unit_test(a_phi3_has_fused_matrices_and_longrope),
         cmocka_unit_test(a_gemma3_has_norms_behind_its_blocks_and_two_ropes),
         cmocka_unit_test(a_gemma2_caps_its_scores_and_logits),
+        cmocka_unit_test(a_smollm3_skips_every_fourth_rotation),
         cmocka_unit_test(metadata_is_given_only_as_what_it_is),
         cmocka_unit_test(a_fingerprint_tells_models_apart),
         cmocka_unit_test(other_files_are_refused),
