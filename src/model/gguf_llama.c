@@ -236,6 +236,28 @@ static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g,
     return HR_OK;
 }
 
+static enum hr_status read_yarn(const struct hr_gguf *g, double factor, struct hr_model_config *c,
+                                struct hr_err *err) {
+    static const char *const others[] = {"rope.scaling.attn_factor",
+                                         "rope.scaling.yarn_log_multiplier",
+                                         "rope.scaling.yarn_ext_factor",
+                                         "rope.scaling.yarn_attn_factor"};
+    struct hr_rope *r = &c->rope;
+    char key[128];
+    for (size_t i = 0; i < N_OF(others); i++)
+        if (hr_gguf_find(g, arch_key(c->arch, others[i], key)))
+            return hr_err_set(err, HR_ERR_UNSUPPORTED, "metadata key %s is not supported", key);
+    r->type = HR_ROPE_YARN;
+    r->factor = factor;
+    r->attention_factor = hr_rope_yarn_scale(factor, 1);
+    r->truncate = true;
+    enum hr_status rc = get_int(g, c->arch, "rope.scaling.original_context_length", 0,
+                                &r->original_ctx, err);
+    if (!rc) rc = get_real(g, c->arch, "rope.scaling.yarn_beta_fast", 32, &r->beta_fast, err);
+    if (!rc) rc = get_real(g, c->arch, "rope.scaling.yarn_beta_slow", 1, &r->beta_slow, err);
+    return rc;
+}
+
 static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config *c,
                                 struct hr_err *err) {
     char key[128], text[64];
@@ -245,10 +267,11 @@ static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config 
     hr_gguf_str(g, arch_key(c->arch, "rope.scaling.type", key), &s, &len);
     bool linear = len == 6 && memcmp(s, "linear", 6) == 0;
     bool longrope = len == 8 && memcmp(s, "longrope", 8) == 0; /* its factors are tensors */
-    if (!linear && !longrope && !(len == 4 && memcmp(s, "none", 4) == 0))
+    bool yarn = len == 4 && memcmp(s, "yarn", 4) == 0;
+    if (!linear && !longrope && !yarn && !(len == 4 && memcmp(s, "none", 4) == 0))
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "metadata key %s: the rope type %s is not supported; supported are none, "
-                          "linear, longrope and Llama 3's",
+                          "linear, yarn, longrope and Llama 3's",
                           key, hr_printable(s, len, text, sizeof text));
     enum hr_status rc = get_real(g, c->arch, "rope.freq_base", 10000, &c->rope.theta, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scaling.factor", 0, &factor, err);
@@ -260,7 +283,7 @@ static enum hr_status read_rope(const struct hr_gguf *g, struct hr_model_config 
         c->rope.type = HR_ROPE_LINEAR;
         c->rope.factor = factor;
     }
-    return HR_OK;
+    return yarn ? read_yarn(g, factor, c, err) : HR_OK;
 }
 
 /* Finds the parameters behind rope_freqs.weight: every Llama 3 model has low 1, high 4 and, when

@@ -11,10 +11,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/rope.h"
 #include "model/weights.h"
 
 #define ARCH_NAMES "llama, mistral, phi3, gemma2, gemma3_text, qwen2, qwen3, smollm3"
-#define ROPE_NAMES "default, linear, llama3, longrope"
+#define ROPE_NAMES "default, linear, dynamic, llama3, yarn, longrope"
 
 struct arch {
     const char *name;
@@ -163,6 +164,26 @@ static enum hr_status read_llama3(const struct hr_json *p, int n_ctx, struct hr_
     return rc;
 }
 
+static enum hr_status read_yarn(const struct hr_json *p, int n_ctx, struct hr_rope *r,
+                                struct hr_err *err) {
+    static const char *const scales[] = {"mscale", "mscale_all_dim"};
+    double mscale[2] = {0, 0};
+    enum hr_status rc =
+        get_int(p, "original_max_position_embeddings", n_ctx, &r->original_ctx, err);
+    if (!rc) rc = get_real(p, "factor", (double)n_ctx / r->original_ctx, &r->factor, err);
+    if (!rc) rc = get_real(p, "beta_fast", 32, &r->beta_fast, err);
+    if (!rc) rc = get_real(p, "beta_slow", 1, &r->beta_slow, err);
+    if (!rc) rc = get_bool(p, "truncate", &r->truncate, err);
+    if (is_null(hr_json_get(p, "truncate"))) r->truncate = true;
+    /* 0 means what absence does. */
+    for (int i = 0; i < 2; i++) hr_json_real(hr_json_get(p, scales[i]), &mscale[i]);
+    double by = mscale[0] != 0 && mscale[1] != 0
+                    ? hr_rope_yarn_scale(r->factor, mscale[0]) / hr_rope_yarn_scale(r->factor, mscale[1])
+                    : hr_rope_yarn_scale(r->factor, 1);
+    if (!rc) rc = get_real(p, "attention_factor", by, &r->attention_factor, err);
+    return rc;
+}
+
 /* A list of the rotated pairs' divisors. */
 static enum hr_status get_divisors(const struct hr_json *p, const char *key, int n, float *out,
                                    struct hr_err *err) {
@@ -219,6 +240,14 @@ static enum hr_status read_rope_type(const struct hr_json *root, const struct hr
     if (str_is(type, "linear")) {
         r->type = HR_ROPE_LINEAR;
         return get_real(p, "factor", 0, &r->factor, err);
+    }
+    if (str_is(type, "dynamic")) {
+        r->type = HR_ROPE_DYNAMIC;
+        return get_real(p, "factor", 0, &r->factor, err);
+    }
+    if (str_is(type, "yarn") && !a->fused) {
+        r->type = HR_ROPE_YARN;
+        return read_yarn(p, c->n_ctx, r, err);
     }
     if (str_is(type, "llama3")) {
         r->type = HR_ROPE_LLAMA3;
@@ -486,6 +515,9 @@ static enum hr_status check_rope(const struct hr_rope *r, struct hr_err *err) {
     if (!(r->attention_factor > 0 && r->attention_factor < 1e3))
         return hr_err_set(err, HR_ERR_FORMAT, "rope: the attention factor %g is impossible",
                           r->attention_factor);
+    if (r->type == HR_ROPE_YARN && !(r->beta_fast < 1e6 && r->beta_slow < r->beta_fast))
+        return hr_err_set(err, HR_ERR_FORMAT, "rope: beta_fast %g is not above beta_slow %g",
+                          r->beta_fast, r->beta_slow);
     if (r->type == HR_ROPE_LLAMA3 &&
         !(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor))
         return hr_err_set(err, HR_ERR_FORMAT,

@@ -304,8 +304,9 @@ const char *hr_model_file_describe(const struct hr_model_file *mf) {
 }
 
 static void print_rope(struct hr_buf *b, const struct hr_rope *r, int rope_dim) {
-    hr_buf_printf(b, "%d %d %a %a %a %a %a %d\n", rope_dim, (int)r->type, r->theta, r->factor,
-                  r->attention_factor, r->low_freq_factor, r->high_freq_factor, r->original_ctx);
+    hr_buf_printf(b, "%d %d %a %a %a %a %a %a %a %d %d\n", rope_dim, (int)r->type, r->theta,
+                  r->factor, r->attention_factor, r->low_freq_factor, r->high_freq_factor,
+                  r->beta_fast, r->beta_slow, r->truncate, r->original_ctx);
     for (int i = 0; r->type == HR_ROPE_LONGROPE && i < rope_dim / 2; i++)
         hr_buf_printf(b, "%a ", (double)r->divisor[i]);
 }

@@ -16,7 +16,14 @@
 #include "base/buf.h"
 #include "base/json.h"
 
-enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3, HR_ROPE_LONGROPE };
+enum hr_rope_type {
+    HR_ROPE_DEFAULT,
+    HR_ROPE_LINEAR,
+    HR_ROPE_DYNAMIC,
+    HR_ROPE_LLAMA3,
+    HR_ROPE_YARN,
+    HR_ROPE_LONGROPE
+};
 
 #define HR_ROPE_PAIRS_MAX 256
 
@@ -24,8 +31,10 @@ enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3, HR_ROPE_LON
 struct hr_rope {
     enum hr_rope_type type;
     double theta, factor;     /* factor: all types but default */
-    double attention_factor;  /* of cosines and sines; 1 but for longrope */
+    double attention_factor;  /* of cosines and sines; 1 but for yarn and longrope */
     double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn: turns in the original context, the ramp's ends */
+    bool truncate;                            /* yarn: the ramp begins and ends at whole pairs */
     int original_ctx;                         /* context before it was stretched */
     float divisor[HR_ROPE_PAIRS_MAX];         /* longrope: of each pair, the set that is used */
 };

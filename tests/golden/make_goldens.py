@@ -189,6 +189,10 @@ def tiny_config(name):
         return SmolLM3Config(**{**common, "num_hidden_layers": 3}, no_rope_layers=[1, 0, 1],
                              rope_theta=50000.0, use_sliding_window=True, sliding_window=30,
                              pad_token_id=256)
+    if name == "tiny-yarn":
+        rope = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 6.0, "beta_fast": 8.0,
+                "original_max_position_embeddings": 64}
+        return Qwen3Config(**common, head_dim=32, use_sliding_window=False, rope_parameters=rope)
     if name == "tiny-qwen2":
         return Qwen2Config(**common, tie_word_embeddings=True, use_sliding_window=False)
     return Qwen3Config(**common, head_dim=32, use_sliding_window=False,
@@ -235,7 +239,7 @@ def make_tiny_model(name):
 
 # A name's place is its seed: new ones go to the end.
 TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3", "tiny-gemma3", "tiny-gemma2",
-        "tiny-smollm3"]
+        "tiny-smollm3", "tiny-yarn"]
 
 # Standard deviation of a model's matrices: attention is neither flat nor one-hot. Longrope's factor
 # sharpens it, so that Phi-3 needs less.

@@ -115,10 +115,8 @@ static void other_architectures_are_refused_with_the_list(void **state) {
 }
 
 static void other_rope_types_are_refused_with_the_list(void **state) {
-    refuse("llama", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}", HR_ERR_UNSUPPORTED,
-           "rope type yarn is not supported; supported are default, linear, llama3");
-    refuse("qwen3", "\"rope_parameters\":{\"rope_type\":\"dynamic\",\"factor\":4}",
-           HR_ERR_UNSUPPORTED, "dynamic");
+    refuse("llama", "\"rope_scaling\":{\"rope_type\":\"mrope\",\"factor\":4}", HR_ERR_UNSUPPORTED,
+           "rope type mrope is not supported; supported are default, linear, dynamic, llama3");
     refuse("llama", "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}",
            HR_ERR_UNSUPPORTED, "rope_parameters");
     refuse("llama", "\"partial_rotary_factor\":0.5", HR_ERR_UNSUPPORTED, "partial_rotary_factor");
@@ -262,6 +260,26 @@ static void smollm3_has_layers_without_rotation(void **state) {
     accept("llama", "\"no_rope_layers\":[1]"); /* its class has no such key */
 }
 
+static void yarn_and_dynamic_are_read(void **state) {
+    struct hr_model_config c = accept("qwen3", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,"
+                                               "\"original_max_position_embeddings\":256}");
+    assert_true(c.rope.type == HR_ROPE_YARN && c.rope.factor == 4 && c.rope.original_ctx == 256);
+    assert_true(c.rope.beta_fast == 32 && c.rope.beta_slow == 1 && c.rope.truncate);
+    assert_true(fabs(c.rope.attention_factor - (0.1 * log(4) + 1)) < 1e-12);
+    c = accept("llama", "\"rope_scaling\":{\"type\":\"yarn\",\"truncate\":false,\"mscale\":1.0,"
+                        "\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":128}");
+    assert_true(c.rope.factor == 8 && c.rope.attention_factor == 1 && !c.rope.truncate);
+    c = accept("llama", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,"
+                        "\"attention_factor\":1.5,\"beta_fast\":16,\"beta_slow\":2}");
+    assert_true(c.rope.attention_factor == 1.5 && c.rope.beta_fast == 16 && c.rope.beta_slow == 2);
+    assert_int_equal(c.rope.original_ctx, 1024);
+    refuse("llama", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_slow\":40}",
+           HR_ERR_FORMAT, "beta_fast");
+    c = accept("llama", "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}");
+    assert_true(c.rope.type == HR_ROPE_DYNAMIC && c.rope.factor == 4);
+    assert_true(c.rope.attention_factor == 1);
+}
+
 static void other_computations_are_refused(void **state) {
     refuse("llama", "\"hidden_act\":\"gelu\"", HR_ERR_UNSUPPORTED, "hidden_act");
     refuse("llama", "\"quantization_config\":{\"quant_method\":\"gptq\"}", HR_ERR_UNSUPPORTED,
@@ -354,6 +372,7 @@ int main(void) {
         cmocka_unit_test(gemma3_is_read_in_both_spellings),
         cmocka_unit_test(gemma2_has_caps),
         cmocka_unit_test(smollm3_has_layers_without_rotation),
+        cmocka_unit_test(yarn_and_dynamic_are_read),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),

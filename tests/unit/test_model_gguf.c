@@ -329,8 +329,8 @@ static void what_is_not_supported_is_named_with_what_is(void **state) {
     assert_refused(&f, HR_ERR_UNSUPPORTED, "split");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
-    kv_str(&f, "llama.rope.scaling.type", "yarn");
-    assert_refused(&f, HR_ERR_UNSUPPORTED, "yarn");
+    kv_str(&f, "llama.rope.scaling.type", "mrope");
+    assert_refused(&f, HR_ERR_UNSUPPORTED, "mrope");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
     kv_u32(&f, "llama.rope.dimension_count", 8);
@@ -396,6 +396,24 @@ static void open_gguf_alone(const struct hr_buf *bytes, struct hr_gguf *g) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (hr_gguf_open(path, g, &err)) fail_msg("%s", err.msg);
     close(fd);
+}
+
+static void yarn_is_read(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "qwen3", HR_QUANT_F16);
+    kv_str(&f, "qwen3.rope.scaling.type", "yarn");
+    kv_f32(&f, "qwen3.rope.scaling.factor", 4);
+    kv_u32(&f, "qwen3.rope.scaling.original_context_length", 32);
+    open_gguf(&f, &mf);
+    const struct hr_rope *r = &hr_model_file_config(mf)->rope;
+    assert_true(r->type == HR_ROPE_YARN && r->factor == 4 && r->original_ctx == 32 && r->truncate);
+    assert_true(r->beta_fast == 32 && r->beta_slow == 1);
+    assert_true(fabs(r->attention_factor - (0.1 * log(4) + 1)) < 1e-12);
+    hr_model_file_close(&mf);
+    kv_f32(&f, "qwen3.rope.scaling.yarn_log_multiplier", 0.1f);
+    assert_refused(&f, HR_ERR_UNSUPPORTED, "yarn_log_multiplier");
+    gguf_finish(&f);
 }
 
 /* The standard model as a Phi-3: q, k, v and gate, up fused, both sets of longrope. */
@@ -619,6 +637,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_supported_is_named_with_what_is),
         cmocka_unit_test(llama_3_rope_factors_become_its_parameters),
         cmocka_unit_test(linear_rope_scaling_is_read),
+        cmocka_unit_test(yarn_is_read),
         cmocka_unit_test(a_phi3_has_fused_matrices_and_longrope),
         cmocka_unit_test(a_gemma3_has_norms_behind_its_blocks_and_two_ropes),
         cmocka_unit_test(a_gemma2_caps_its_scores_and_logits),
