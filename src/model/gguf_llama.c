@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gguf_llama: configuration and tensor names of the GGUF files of the Llama family: llama, phi3, gemma2,
- * gemma3, qwen2, qwen3 and smollm3.
+ * gemma3, olmo2, qwen2, qwen3 and smollm3.
  *
  * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied
  * embeddings: the tensors that are there say it. Llama 3's rope scaling is not in the keys either
@@ -410,6 +410,7 @@ enum hr_status hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_mode
     c.o_bias = hr_tensor_table_find(t, "blk.0.attn_output.bias");
     c.mlp_bias = hr_tensor_table_find(t, "blk.0.ffn_gate.bias");
     c.qk_norm = hr_tensor_table_find(t, "blk.0.attn_q_norm.weight");
+    if (strcmp(c.arch, "olmo2") == 0) c.qk_norm_wide = c.no_pre_norms = c.post_norms = true;
     c.fused = hr_tensor_table_find(t, "blk.0.attn_qkv.weight");
     rc = hr_model_config_check(&c, err);
     if (rc) return rc;

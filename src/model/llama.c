@@ -4,7 +4,8 @@
  *
  * A layer, as in Touvron et al. 2023 (arXiv:2302.13971) with grouped queries:
  *     x += Wo attend(rope(Wqkv norm(x)))          x += Wdown (silu(Wgate h) * Wup h), h = norm(x)
- * Gemma (arXiv:2408.00118) norms both results before they are added and has gelu for silu.
+ * Gemma (arXiv:2408.00118) norms both results before they are added and has gelu for silu; OLMo 2
+ * (arXiv:2501.00656) norms the results alone.
  * q, k and v are one matrix of stacked rows, and so are gate and up: one pass over h each.
  * Rotary tables are made here and given to the backend: cos and sin of position * frequency (rope.c). */
 #include "model/llama.h"
@@ -20,9 +21,9 @@
 #include "model/rope.h"
 
 struct layer {
-    struct hr_tensor *attn_norm, *ffn_norm; /* [1, dim]; before the blocks */
+    struct hr_tensor *attn_norm, *ffn_norm; /* [1, dim] or NULL; before the blocks */
     struct hr_tensor *attn_post, *ffn_post; /* [1, dim] or NULL; behind them, before the sum */
-    struct hr_tensor *q_norm, *k_norm;      /* [1, head_dim] or NULL */
+    struct hr_tensor *q_norm, *k_norm;      /* [1, head_dim], or over all heads, or NULL */
     struct hr_weight *qkv;                  /* [(n_heads + 2 n_kv_heads) head_dim, dim] */
     struct hr_weight *o;                    /* [dim, n_heads head_dim] */
     struct hr_weight *gate_up;              /* [2 n_ff, dim] */
@@ -367,6 +368,13 @@ void hr_model_destroy(struct hr_model **pm) {
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
+/* h: x as a block takes it. */
+static void enter_block(struct hr_model *m, const struct hr_tensor *norm) {
+    const struct hr_backend_ops *op = m->be->ops;
+    if (norm) op->rmsnorm(m->be, m->h, m->x, norm, m->cfg.rms_eps, false);
+    else op->to_act(m->be, m->h, m->x);
+}
+
 /* x += w h (+ bias), with a norm in between where the model has one. */
 static void add_block(struct hr_model *m, const struct hr_tensor *h, const struct hr_weight *w,
                       const struct hr_tensor *bias, const struct hr_tensor *post, int n) {
@@ -389,13 +397,13 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
         const struct hr_tensor *cos_sin = m->cos_sin[slides && m->cfg.two_ropes];
         if (m->cfg.layer[i] & HR_LAYER_NO_ROPE) cos_sin = NULL;
         /* attention */
-        op->rmsnorm(be, m->h, m->x, l->attn_norm, eps, false);
+        enter_block(m, l->attn_norm);
         op->matmul(be, m->qkv, m->h, l->qkv, l->qkv_bias, n, false);
         op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, cos_sin);
         op->attend(be, m->att, m->q, m->kv, i, slides ? m->cfg.window : 0);
         add_block(m, m->att, l->o, l->o_bias, l->attn_post, n);
         /* feed-forward */
-        op->rmsnorm(be, m->h, m->x, l->ffn_norm, eps, false);
+        enter_block(m, l->ffn_norm);
         op->matmul(be, m->gate_up, m->h, l->gate_up, l->gate_up_bias, n, false);
         (m->cfg.gelu ? op->gelu_mul : op->silu_mul)(be, m->ff, m->gate_up);
         add_block(m, m->ff, l->down, l->down_bias, l->ffn_post, n);

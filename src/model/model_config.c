@@ -4,7 +4,7 @@
  *
  * A key that is absent takes the default of the architecture's configuration class in transformers;
  * a key that would change the computation in a way that the forward pass does not know is refused.
- * Source: huggingface/transformers, configuration_{llama,mistral,phi3,gemma2,gemma3,qwen2,qwen3,smollm3}.py and
+ * Source: huggingface/transformers, configuration_{llama,mistral,phi3,gemma2,gemma3,olmo2,qwen2,qwen3,smollm3}.py and
  * modeling_rope_utils.py (both spellings: "rope_scaling", and "rope_parameters" of version 5). */
 #include "model/model_config.h"
 
@@ -14,7 +14,7 @@
 #include "model/rope.h"
 #include "model/weights.h"
 
-#define ARCH_NAMES "llama, mistral, phi3, gemma2, gemma3_text, qwen2, qwen3, smollm3"
+#define ARCH_NAMES "llama, mistral, phi3, gemma2, gemma3_text, olmo2, qwen2, qwen3, smollm3"
 #define ROPE_NAMES "default, linear, dynamic, llama3, yarn, longrope"
 
 struct arch {
@@ -25,6 +25,7 @@ struct arch {
     bool qk_norm;
     int head_dim;       /* default; 0: hidden_size / num_attention_heads */
     bool fused;
+    bool norms_behind;   /* OLMo 2: norms behind the blocks alone, and over all of q and k */
     bool gemma;          /* norms, activation and scales of Gemma 2 and 3 */
     bool partial_rotary; /* reads partial_rotary_factor */
     int original_ctx;    /* default of original_max_position_embeddings; 0: it has no such key */
@@ -81,6 +82,11 @@ static const struct arch archs[] = {
      .head_dim = 128,
      .window = 4096,
      .window_opt_in = true},
+    {.name = "olmo2",
+     .reads_attention_bias = true,
+     .qk_norm = true,
+     .norms_behind = true,
+     .sizes = {.n_vocab = 50304, .n_ctx = 2048, .rms_eps = 1e-5}},
     {.name = "smollm3",
      .reads_attention_bias = true,
      .reads_mlp_bias = true,
@@ -436,6 +442,7 @@ static enum hr_status read_flags(const struct hr_json *root, const struct arch *
     c->mlp_bias = mlp_bias;
     c->qk_norm = a->qk_norm;
     c->fused = a->fused;
+    c->qk_norm_wide = c->no_pre_norms = c->post_norms = a->norms_behind;
     const char *act_key = a->gemma ? "hidden_activation" : "hidden_act";
     const char *known = a->gemma ? "gelu_pytorch_tanh" : "silu";
     const struct hr_json *act = hr_json_get(root, act_key);
@@ -475,10 +482,14 @@ static enum hr_status read_gemma(const struct hr_json *root, const struct arch *
 }
 
 struct hr_norm_names hr_model_norm_names(const struct hr_model_config *c) {
-    if (!c->post_norms) return (struct hr_norm_names){"input_layernorm.weight", NULL, "post_attention_layernorm.weight", NULL};
-    return (struct hr_norm_names){"input_layernorm.weight", "post_attention_layernorm.weight",
-                                  "pre_feedforward_layernorm.weight",
-                                  "post_feedforward_layernorm.weight"};
+    static const char behind_attn[] = "post_attention_layernorm.weight";
+    static const char behind_ffn[] = "post_feedforward_layernorm.weight";
+    if (c->no_pre_norms) return (struct hr_norm_names){NULL, behind_attn, NULL, behind_ffn};
+    if (c->post_norms)
+        return (struct hr_norm_names){"input_layernorm.weight", behind_attn,
+                                      "pre_feedforward_layernorm.weight", behind_ffn};
+    /* Llama's name for the norm before the feed-forward says where it is: behind attention. */
+    return (struct hr_norm_names){"input_layernorm.weight", NULL, behind_attn, NULL};
 }
 
 enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_model_config *out,

@@ -102,8 +102,8 @@ static void expect_layer(struct walk *w, int i) {
     }
     if (c->o_bias) expect_in_layer(w, i, "self_attn.o_proj.bias", 1, c->dim);
     if (c->qk_norm) {
-        expect_in_layer(w, i, "self_attn.q_norm.weight", 1, c->head_dim);
-        expect_in_layer(w, i, "self_attn.k_norm.weight", 1, c->head_dim);
+        expect_in_layer(w, i, "self_attn.q_norm.weight", 1, c->qk_norm_wide ? q : c->head_dim);
+        expect_in_layer(w, i, "self_attn.k_norm.weight", 1, c->qk_norm_wide ? kv : c->head_dim);
     }
     expect_in_layer(w, i, "mlp.down_proj.weight", c->dim, c->n_ff);
     if (c->mlp_bias) {
@@ -322,7 +322,8 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
                   c->qk_norm);
     hr_buf_printf(&b, "%d\n", c->window);
     hr_buf_append(&b, (const char *)c->layer, (size_t)c->n_layers);
-    hr_buf_printf(&b, "\n%d %d %d %d %d %a %a %a\n", c->fused, c->post_norms, c->norm_plus_one,
+    hr_buf_printf(&b, "\n%d %d %d %d %d %d %d %a %a %a\n", c->fused, c->qk_norm_wide,
+                  c->no_pre_norms, c->post_norms, c->norm_plus_one,
                   c->gelu, c->root_scale, c->attn_scale, c->attn_softcap, c->final_softcap);
     print_rope(&b, &c->rope, c->rope_dim);
     if (c->two_ropes) print_rope(&b, &c->sliding_rope, c->rope_dim);

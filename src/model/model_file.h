@@ -54,7 +54,9 @@ struct hr_model_config {
     bool qkv_bias, o_bias, mlp_bias;
     bool fused; /* one matrix holds q, k and v, one gate and up (Phi-3) */
     bool qk_norm;       /* RMSNorm over each head of q and k (Qwen3, Gemma 3) */
-    bool post_norms;    /* norms behind attention and feed-forward too, before the sums (Gemma) */
+    bool qk_norm_wide;  /* and not over each head but over all of q, all of k (OLMo 2) */
+    bool no_pre_norms;  /* no norms before attention and feed-forward (OLMo 2) */
+    bool post_norms;    /* norms behind attention and feed-forward too, before the sums (Gemma, OLMo 2) */
     bool norm_plus_one; /* the file's norm weights, q's and k's too, are to be taken plus 1 */
     bool gelu;          /* gated by the tanh form of GELU, else by SiLU */
     bool root_scale;    /* embeddings are scaled by sqrt(dim) */

@@ -157,8 +157,8 @@ def tiny_tokenizer(path, n_vocab):
 
 
 def tiny_config(name):
-    from transformers import (Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Phi3Config,
-                              Qwen2Config, Qwen3Config, SmolLM3Config)
+    from transformers import (Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig,
+                              Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
 
     common = dict(vocab_size=264, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                   num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
@@ -189,6 +189,8 @@ def tiny_config(name):
         return SmolLM3Config(**{**common, "num_hidden_layers": 3}, no_rope_layers=[1, 0, 1],
                              rope_theta=50000.0, use_sliding_window=True, sliding_window=30,
                              pad_token_id=256)
+    if name == "tiny-olmo2":
+        return Olmo2Config(**common, pad_token_id=256)
     if name == "tiny-yarn":
         rope = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 6.0, "beta_fast": 8.0,
                 "original_max_position_embeddings": 64}
@@ -239,7 +241,7 @@ def make_tiny_model(name):
 
 # A name's place is its seed: new ones go to the end.
 TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3", "tiny-gemma3", "tiny-gemma2",
-        "tiny-smollm3", "tiny-yarn"]
+        "tiny-smollm3", "tiny-yarn", "tiny-olmo2"]
 
 # Standard deviation of a model's matrices: attention is neither flat nor one-hot. Longrope's factor
 # sharpens it, so that Phi-3 needs less.

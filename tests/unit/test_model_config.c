@@ -280,6 +280,12 @@ static void yarn_and_dynamic_are_read(void **state) {
     assert_true(c.rope.attention_factor == 1);
 }
 
+static void olmo2_has_norms_behind_its_blocks_alone(void **state) {
+    struct hr_model_config c = accept("olmo2", "");
+    assert_true(c.no_pre_norms && c.post_norms && c.qk_norm && c.qk_norm_wide && !c.norm_plus_one);
+    assert_true(c.rms_eps == 1e-5f && !c.tied_embeddings && !c.gelu && !c.root_scale);
+}
+
 static void other_computations_are_refused(void **state) {
     refuse("llama", "\"hidden_act\":\"gelu\"", HR_ERR_UNSUPPORTED, "hidden_act");
     refuse("llama", "\"quantization_config\":{\"quant_method\":\"gptq\"}", HR_ERR_UNSUPPORTED,
@@ -373,6 +379,7 @@ int main(void) {
         cmocka_unit_test(gemma2_has_caps),
         cmocka_unit_test(smollm3_has_layers_without_rotation),
         cmocka_unit_test(yarn_and_dynamic_are_read),
+        cmocka_unit_test(olmo2_has_norms_behind_its_blocks_alone),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),

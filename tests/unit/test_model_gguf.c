@@ -540,6 +540,24 @@ static void a_smollm3_skips_every_fourth_rotation(void **state) {
     gguf_finish(&f);
 }
 
+static void an_olmo2_has_norms_behind_its_blocks_alone(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "olmo2", HR_QUANT_F16);
+    gguf_add(&f, "blk.0.attn_q_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(&f, "blk.0.attn_k_norm.weight", HR_QUANT_F32, 0, 16);
+    struct gguf_tensor *norm = gguf_find(&f, "blk.0.attn_norm.weight");
+    snprintf(norm->name, sizeof norm->name, "blk.0.post_attention_norm.weight");
+    norm = gguf_find(&f, "blk.0.ffn_norm.weight");
+    snprintf(norm->name, sizeof norm->name, "blk.0.post_ffw_norm.weight");
+    gguf_layout(&f);
+    open_gguf(&f, &mf);
+    assert_true(hr_model_file_config(mf)->no_pre_norms && hr_model_file_config(mf)->qk_norm_wide);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.post_attention_layernorm.weight"));
+    hr_model_file_close(&mf);
+    gguf_finish(&f);
+}
+
 static void metadata_is_given_only_as_what_it_is(void **state) {
     struct gguf_file f = {0};
     struct hr_model_file *mf = NULL;
@@ -642,6 +660,7 @@ int main(void) {
         cmocka_unit_test(a_gemma3_has_norms_behind_its_blocks_and_two_ropes),
         cmocka_unit_test(a_gemma2_caps_its_scores_and_logits),
         cmocka_unit_test(a_smollm3_skips_every_fourth_rotation),
+        cmocka_unit_test(an_olmo2_has_norms_behind_its_blocks_alone),
         cmocka_unit_test(metadata_is_given_only_as_what_it_is),
         cmocka_unit_test(a_fingerprint_tells_models_apart),
         cmocka_unit_test(other_files_are_refused),
