@@ -2,7 +2,7 @@
  *
  * tokenizer: text to token ids and back, exactly as the model's own tokenizer does it.
  *
- * Built from a Hugging Face tokenizer.json or from a GGUF vocabulary. A component that is not known is
+ * Built from a Hugging Face tokenizer.json, a GGUF vocabulary or a tiktoken.model. A component that is not known is
  * refused by its name, never guessed. Immutable after creation, so any number of threads may use one. */
 #ifndef HR_TEXT_TOKENIZER_H
 #define HR_TEXT_TOKENIZER_H
@@ -37,6 +37,23 @@ HR_MUST_USE enum hr_status hr_tokenizer_create_json(const char *json, size_t len
                                                     struct hr_tokenizer **out, struct hr_err *err);
 HR_MUST_USE enum hr_status hr_tokenizer_create_vocab(const struct hr_vocab *vocab,
                                                      struct hr_tokenizer **out, struct hr_err *err);
+
+/* A control token of a tokenizer that comes as tiktoken's ranks. Borrowed for the call. */
+struct hr_rank_token {
+    int32_t id;
+    const char *s;
+    size_t len;
+    bool special;
+};
+/* From tiktoken's file: lines of a token in base64 and its rank, which is its id; the pattern that
+ * splits text (NULL: Kimi's) and the control tokens are said elsewhere. */
+HR_MUST_USE enum hr_status hr_tokenizer_create_ranks(const char *ranks, size_t len,
+                                                     const char *pattern,
+                                                     const struct hr_rank_token *control,
+                                                     size_t n_control, struct hr_tokenizer **out,
+                                                     struct hr_err *err);
+/* How many tokens such a file holds: the first control token's id. */
+size_t hr_tokenizer_count_ranks(const char *ranks, size_t len);
 void hr_tokenizer_destroy(struct hr_tokenizer **tok);
 
 /* A range of bytes in a text, [begin, end). Ranges are sorted and do not overlap. */
