@@ -131,6 +131,19 @@ static enum hr_status make_tables(struct hr_tokenizer *t, const struct hr_token_
     return HR_OK;
 }
 
+/* A model has no embedding for an id that is not there, so every text would fail. */
+static enum hr_status check_around(const struct hr_tokenizer *t, const struct hr_ids *around,
+                                   struct hr_err *err) {
+    for (size_t i = 0; i < around->len; i++) {
+        int32_t id = around->data[i];
+        if (id >= t->n_ids || !(t->flags[id] & HR_ID_EXISTS))
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "token %d, which goes around every text, is not in the vocabulary",
+                              id);
+    }
+    return HR_OK;
+}
+
 enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_text *model,
                                  struct hr_err *err) {
     struct hr_token_text *all = hr_xcalloc((size_t)t->n_ids + 1, sizeof *all);
@@ -141,6 +154,8 @@ enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_t
     }
     add_added(t, all, normal);
     enum hr_status st = make_tables(t, all, err);
+    if (!st) st = check_around(t, &t->prefix, err);
+    if (!st) st = check_around(t, &t->suffix, err);
     for (int i = 0; i < t->n_added; i++) free(normal[i]);
     free(normal);
     free(all);
