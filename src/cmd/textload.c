@@ -418,8 +418,9 @@ static enum hr_status read_scores(const struct hr_model_file *mf, struct vocab_a
                                   struct hr_err *err) {
     if (!hr_model_file_meta_array(mf, "tokenizer.ggml.scores", &a->n_scores)) return HR_OK;
     if (a->n_scores != a->n_tokens)
-        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores has %zu entries for %zu tokens",
-                          a->n_scores, a->n_tokens);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "tokenizer.ggml.scores has %zu entries for %zu tokens", a->n_scores,
+                          a->n_tokens);
     a->scores = hr_xcalloc(a->n_scores, sizeof *a->scores);
     if (!hr_model_file_meta_array_f32(mf, "tokenizer.ggml.scores", a->scores))
         return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores is not an array of f32");
@@ -473,8 +474,8 @@ static void hash_vocab(const struct hr_vocab *v, const struct vocab_arrays *a, c
     uint8_t digest[32];
     const char *names[2] = {v->model, v->pre};
     const size_t name_len[2] = {strlen(v->model), strlen(v->pre)};
-    const int32_t numbers[7] = {v->bos, v->eos,     v->unk,    v->pad,
-                                v->add_bos, v->add_eos, v->add_space_prefix};
+    const int32_t numbers[7] = {
+        v->bos, v->eos, v->unk, v->pad, v->add_bos, v->add_eos, v->add_space_prefix};
     hr_sha256_init(&sha);
     hash_strings(&sha, names, name_len, 2);
     hash_strings(&sha, a->tokens, a->token_len, a->n_tokens);

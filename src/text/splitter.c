@@ -35,8 +35,8 @@ const char hr_pattern_tekken[] =
     LEAD O200K_UPPER "*" O200K_LOWER "+|" LEAD O200K_UPPER "+" O200K_LOWER
                      "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS;
 const char hr_pattern_kimi[] =
-    "[\\p{Han}]+|" LEAD KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?|" LEAD KIMI_UPPER "+" KIMI_LOWER
-                     "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" BLANKS;
+    "[\\p{Han}]+|" LEAD KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?|" LEAD KIMI_UPPER
+    "+" KIMI_LOWER "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" BLANKS;
 
 enum { LETTER = 1, MARK = 2, NUMBER = 4, SPACE = 8, UPPER = 16, LOWER = 32, NEWLINE = 64 };
 

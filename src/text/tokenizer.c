@@ -78,9 +78,9 @@ void hr_tokenizer_add_added(struct hr_tokenizer *t, struct hr_added_token token)
     if (token.id >= t->n_ids) t->n_ids = token.id + 1;
 }
 
-/* Puts the added tokens into the tries and over the model's texts. One that is matched in normalized
- * text also decodes to its normalized form, and if that is another one it is not skipped when
- * special tokens are, as in the reference; `normal` keeps these forms. */
+/* Puts the added tokens into the tries and over the model's texts. One that is matched in
+ * normalized text also decodes to its normalized form, and if that is another one it is not skipped
+ * when special tokens are, as in the reference; `normal` keeps these forms. */
 static void add_added(struct hr_tokenizer *t, struct hr_token_text *all, char **normal) {
     struct hr_norm_work work = {0};
     for (int i = 0; i < t->n_added; i++) {
@@ -92,8 +92,7 @@ static void add_added(struct hr_tokenizer *t, struct hr_token_text *all, char **
         if (a->normalized) {
             hr_normalizer_run(&t->normalizer, s, len, NULL, &work, &s, &len, &mark);
             s = normal[i] = hr_xstrndup(s, len);
-            if (len != a->len || memcmp(s, a->content, len) != 0)
-                flags &= (uint8_t)~HR_ID_SPECIAL;
+            if (len != a->len || memcmp(s, a->content, len) != 0) flags &= (uint8_t)~HR_ID_SPECIAL;
         }
         hr_trie_add(a->normalized ? &t->normalized : &t->raw, s, len, i);
         all[a->id] = (struct hr_token_text){s, len, flags};
@@ -171,9 +170,9 @@ struct encoding {
     struct hr_pieces pieces;
     struct hr_bpe_scratch bpe;
     struct hr_unigram_scratch unigram;
-    struct hr_buf mark;   /* a flag a byte of the text, made only when a normalizer moves bytes */
-    const uint8_t *marks; /* of the stretch that is being matched, or NULL */
-    size_t base;          /* without marks: where the stretch begins in the text */
+    struct hr_buf mark;    /* a flag a byte of the text, made only when a normalizer moves bytes */
+    const uint8_t *marks;  /* of the stretch that is being matched, or NULL */
+    size_t base;           /* without marks: where the stretch begins in the text */
     enum hr_status status; /* of the first piece that has no ids */
     struct hr_err *err;
 };

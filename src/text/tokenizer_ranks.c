@@ -2,12 +2,12 @@
  *
  * tokenizer_ranks: a tokenizer from tiktoken's file of ranks (Kimi's tiktoken.model).
  *
- * A line is valid if and only if it is a token in base64, one space, and the token's rank; the ranks
- * are 0, 1, 2, ... in any order, each once, and all 256 bytes are tokens. There are no merges: any
- * two neighbours whose bytes together are a token may be merged, the lowest rank first; a piece that
- * is a token is that token. tiktoken's users cut texts of more than 400,000 characters, and runs of
- * more than 25,000 without a blank, because its matcher has a depth; this one has none and does not
- * cut. Source: openai/tiktoken, src/lib.rs and tiktoken/load.py. */
+ * A line is valid if and only if it is a token in base64, one space, and the token's rank; the
+ * ranks are 0, 1, 2, ... in any order, each once, and all 256 bytes are tokens. There are no
+ * merges: any two neighbours whose bytes together are a token may be merged, the lowest rank first;
+ * a piece that is a token is that token. tiktoken's users cut texts of more than 400,000
+ * characters, and runs of more than 25,000 without a blank, because its matcher has a depth; this
+ * one has none and does not cut. Source: openai/tiktoken, src/lib.rs and tiktoken/load.py. */
 #include "text/tokenizer_int.h"
 
 #include <stdlib.h>
@@ -114,8 +114,7 @@ enum hr_status hr_tokenizer_create_ranks(const char *ranks, size_t len, const ch
     size_t n = hr_tokenizer_count_ranks(ranks, len);
     struct hr_buf text = {0};
     enum hr_status st;
-    if (n == 0 || n > HR_VOCAB_MAX)
-        return hr_err_set(err, HR_ERR_FORMAT, "a file of %zu ranks", n);
+    if (n == 0 || n > HR_VOCAB_MAX) return hr_err_set(err, HR_ERR_FORMAT, "a file of %zu ranks", n);
     if (!pattern) pattern = hr_pattern_kimi;
     struct hr_tokenizer *t = hr_xcalloc(1, sizeof *t);
     struct hr_token_text *texts = hr_xcalloc(n, sizeof *texts);

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `headrace tokenize` with `tokenizers` from PyPI on generated texts.
 
-Trains the small tokenizers of small.py and sends every text through each of them, as it is, as plain
-text without special tokens, and back; then random ids. The seed is printed, and --seed repeats it.
+Trains the small tokenizers of lib/small.py and sends texts through each of them, three of them long:
+with special tokens read, with what the post-processor adds, as plain text, and back; then random
+ids. The seed is printed, and --seed repeats it.
 
     tests/fidelity/diff_tokenizers.py [--bin build/headrace] [--n 20000] [--seed N] [NAME ...]
 """
@@ -92,14 +93,15 @@ def main():
     texts = small.texts(args.seed, n * (1 if args.each else len(names)))
     for i, name in enumerate(names):
         mine = texts if args.each else texts[i * n:(i + 1) * n]
-        n_asked, wrong = compare(args.bin, name, mine, rng)
+        n_asked, wrong = compare(args.bin, name, mine + small.long_texts(args.seed), rng)
         bad += len(wrong)
         print(f'{name}: {n_asked - len(wrong)} of {n_asked} agree on {len(mine)} texts')
         for request, want, got in wrong[:args.verbose]:
-            print(f'    {ascii(request)}')
+            print(f'    {ascii(request)[:2000]}')
             for k, v in want.items():
                 if got.get(k) != v:
-                    print(f'        {k}: want {ascii(v)}\n        {k}: got  {ascii(got.get(k))}')
+                    print(f'        {k}: want {ascii(v)[:2000]}')
+                    print(f'        {k}: got  {ascii(got.get(k))[:2000]}')
     return bad != 0
 
 

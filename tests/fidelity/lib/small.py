@@ -188,6 +188,13 @@ def random_text(rng):
     return ''.join(out)
 
 
+def long_texts(seed):
+    """Longer than what headrace merges or searches at once, in one piece for some tokenizers."""
+    rng = random.Random(seed)
+    return ['a' * 70003, ''.join(rng.choice('ab=\u4e2de ') for _ in range(70000)),
+            ''.join(rng.choice(('', '', '', ' ')) + rng.choice(WORDS) for _ in range(12000))]
+
+
 def texts(seed, n):
     rng = random.Random(seed)
     return [random_text(rng) for _ in range(n)]
