@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gguf_llama: configuration and tensor names of the GGUF files of the Llama family: llama, phi3, gemma2,
- * gemma3, olmo2, qwen2, qwen3 and smollm3.
+ * gguf_llama: configuration and tensor names of the GGUF files of the Llama family: llama, phi3,
+ * gemma2, gemma3, olmo2, qwen2, qwen3 and smollm3.
  *
  * Keys are "ARCH.block_count" and so on. GGUF has no keys for biases, q/k norms and tied
  * embeddings: the tensors that are there say it. Llama 3's rope scaling is not in the keys either
@@ -9,13 +9,12 @@
  * back into the parameters that made them, so that both kinds of model files rotate by the same
  * numbers. Phi-3's longrope is two such tensors, rope_factors_{long,short}.weight.
  *
- * Files of arch "llama" (Mistral's and SmolLM2's too) and "smollm3" store the rows of q and k so that a rotary
- * pair is adjacent; files of the other archs do not.
- * Gemma files hold their norms with the 1 added; what they slide, and how the largest of them scales its
- * scores, is known by architecture and number of layers alone.
- * Source: ggml-org/llama.cpp,
- * gguf-py/gguf/constants.py, tensor_mapping.py, convert_hf_to_gguf.py (LlamaModel.permute,
- * generate_extra_tensors) and src/llama-model.cpp (load_hparams). */
+ * Files of arch "llama" (Mistral's and SmolLM2's too) and "smollm3" store the rows of q and k so
+ * that a rotary pair is adjacent; files of the other archs do not. Gemma files hold their norms
+ * with the 1 added; what they slide, and how the largest of them scales its scores, is known by
+ * architecture and number of layers alone. Source: ggml-org/llama.cpp, gguf-py/gguf/constants.py,
+ * tensor_mapping.py, convert_hf_to_gguf.py (LlamaModel.permute, generate_extra_tensors) and
+ * src/llama-model.cpp (load_hparams). */
 #include "model/gguf_llama.h"
 
 #include <math.h>
@@ -38,12 +37,18 @@ static const struct name_pair global_names[] = {
 };
 
 static const struct name_pair layer_names[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},       {"attn_qkv", "self_attn.qkv_proj"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"attn_qkv", "self_attn.qkv_proj"},
     {"ffn_up", "mlp.gate_up_proj"}, /* of a fused model; see hf_name_in */
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"}, /* of a model with norms behind its blocks */
@@ -128,7 +133,8 @@ enum hr_status hr_gguf_llama_rename(struct hr_gguf *g, const struct hr_model_con
 struct gemma {
     const char *arch;
     int pattern;        /* every so manieth layer does not slide */
-    int n_layers_large; /* the model that scales its scores by dim / n_heads, not by the head's size */
+    int n_layers_large; /* the model that scales its scores by dim / n_heads, not by the head's size
+                         */
     double attn_softcap, final_softcap; /* defaults */
     double sliding_theta;               /* 0: all layers have the same rope */
 };
@@ -238,10 +244,9 @@ static enum hr_status refuse_what_is_not_llama(const struct hr_gguf *g,
 
 static enum hr_status read_yarn(const struct hr_gguf *g, double factor, struct hr_model_config *c,
                                 struct hr_err *err) {
-    static const char *const others[] = {"rope.scaling.attn_factor",
-                                         "rope.scaling.yarn_log_multiplier",
-                                         "rope.scaling.yarn_ext_factor",
-                                         "rope.scaling.yarn_attn_factor"};
+    static const char *const others[] = {
+        "rope.scaling.attn_factor", "rope.scaling.yarn_log_multiplier",
+        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"};
     struct hr_rope *r = &c->rope;
     char key[128];
     for (size_t i = 0; i < N_OF(others); i++)
@@ -251,8 +256,8 @@ static enum hr_status read_yarn(const struct hr_gguf *g, double factor, struct h
     r->factor = factor;
     r->attention_factor = hr_rope_yarn_scale(factor, 1);
     r->truncate = true;
-    enum hr_status rc = get_int(g, c->arch, "rope.scaling.original_context_length", 0,
-                                &r->original_ctx, err);
+    enum hr_status rc =
+        get_int(g, c->arch, "rope.scaling.original_context_length", 0, &r->original_ctx, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scaling.yarn_beta_fast", 32, &r->beta_fast, err);
     if (!rc) rc = get_real(g, c->arch, "rope.scaling.yarn_beta_slow", 1, &r->beta_slow, err);
     return rc;
@@ -340,7 +345,8 @@ static enum hr_status read_longrope(const struct hr_gguf *g, struct hr_model_con
     for (int i = 0; i < 2; i++)
         if (!sets[i] || sets[i]->type != HR_QUANT_F32 || sets[i]->n_rows != 1 ||
             sets[i]->n_cols != n || n > HR_ROPE_PAIRS_MAX)
-            return hr_err_set(err, HR_ERR_FORMAT, "tensor rope_factors_%s.weight is not [%d] of F32",
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "tensor rope_factors_%s.weight is not [%d] of F32",
                               i ? "long" : "short", n);
     enum hr_status rc = get_int(g, c->arch, "rope.scaling.original_context_length", c->n_ctx,
                                 &r->original_ctx, err);

@@ -4,7 +4,8 @@
  *
  * A key that is absent takes the default of the architecture's configuration class in transformers;
  * a key that would change the computation in a way that the forward pass does not know is refused.
- * Source: huggingface/transformers, configuration_{llama,mistral,phi3,gemma2,gemma3,olmo2,qwen2,qwen3,smollm3}.py and
+ * Source: huggingface/transformers,
+ * configuration_{llama,mistral,phi3,gemma2,gemma3,olmo2,qwen2,qwen3,smollm3}.py and
  * modeling_rope_utils.py (both spellings: "rope_scaling", and "rope_parameters" of version 5). */
 #include "model/model_config.h"
 
@@ -23,23 +24,23 @@ struct arch {
     bool reads_attention_bias; /* attention_bias adds biases to q, k, v and o */
     bool reads_mlp_bias;
     bool qk_norm;
-    int head_dim;       /* default; 0: hidden_size / num_attention_heads */
+    int head_dim; /* default; 0: hidden_size / num_attention_heads */
     bool fused;
     bool norms_behind;   /* OLMo 2: norms behind the blocks alone, and over all of q and k */
     bool gemma;          /* norms, activation and scales of Gemma 2 and 3 */
     bool partial_rotary; /* reads partial_rotary_factor */
     int original_ctx;    /* default of original_max_position_embeddings; 0: it has no such key */
     double attn_softcap, final_softcap; /* defaults */
-    bool tied;           /* default of tie_word_embeddings */
-    int no_rope;         /* every so manieth layer does not rotate, and slides when any do; 0: all rotate */
-    int pattern;         /* every so manieth layer does not slide; 0: all that the window says do */
+    bool tied;                          /* default of tie_word_embeddings */
+    int no_rope; /* every so manieth layer does not rotate, and slides when any do; 0: all rotate */
+    int pattern; /* every so manieth layer does not slide; 0: all that the window says do */
     double sliding_theta; /* rope of sliding layers by default; 0: as the others */
-    double theta;        /* default of rope_theta; 0: 10000 */
+    double theta;         /* default of rope_theta; 0: 10000 */
     struct {
         int n_heads, n_kv_heads, n_vocab, n_ctx;
         double rms_eps;
-    } sizes;             /* defaults; 0: none */
-    int64_t window;      /* default of sliding_window; 0: none; WHOLE: the key is read */
+    } sizes;            /* defaults; 0: none */
+    int64_t window;     /* default of sliding_window; 0: none; WHOLE: the key is read */
     bool window_opt_in; /* sliding_window counts only with use_sliding_window */
 };
 
@@ -183,9 +184,9 @@ static enum hr_status read_yarn(const struct hr_json *p, int n_ctx, struct hr_ro
     if (is_null(hr_json_get(p, "truncate"))) r->truncate = true;
     /* 0 means what absence does. */
     for (int i = 0; i < 2; i++) hr_json_real(hr_json_get(p, scales[i]), &mscale[i]);
-    double by = mscale[0] != 0 && mscale[1] != 0
-                    ? hr_rope_yarn_scale(r->factor, mscale[0]) / hr_rope_yarn_scale(r->factor, mscale[1])
-                    : hr_rope_yarn_scale(r->factor, 1);
+    double by = mscale[0] != 0 && mscale[1] != 0 ? hr_rope_yarn_scale(r->factor, mscale[0]) /
+                                                       hr_rope_yarn_scale(r->factor, mscale[1])
+                                                 : hr_rope_yarn_scale(r->factor, 1);
     if (!rc) rc = get_real(p, "attention_factor", by, &r->attention_factor, err);
     return rc;
 }
@@ -215,9 +216,10 @@ static enum hr_status read_longrope(const struct hr_json *root, const struct hr_
     if (n > HR_ROPE_PAIRS_MAX)
         return hr_err_set(err, HR_ERR_UNSUPPORTED, "longrope over %d pairs: at most %d", n,
                           HR_ROPE_PAIRS_MAX);
-    enum hr_status rc = get_int(p, original, a->original_ctx ? a->original_ctx : c->n_ctx,
-                                &r->original_ctx, err);
-    if (!rc && a->original_ctx) rc = get_int(root, original, r->original_ctx, &r->original_ctx, err);
+    enum hr_status rc =
+        get_int(p, original, a->original_ctx ? a->original_ctx : c->n_ctx, &r->original_ctx, err);
+    if (!rc && a->original_ctx)
+        rc = get_int(root, original, r->original_ctx, &r->original_ctx, err);
     if (rc) return rc;
     bool is_long = c->n_ctx > r->original_ctx;
     rc = get_divisors(p, "short_factor", n, is_long ? other : r->divisor, err);
@@ -333,7 +335,8 @@ static enum hr_status read_two_ropes(const struct hr_json *root, const struct ar
     if (!rc) rc = read_rope_type(root, sliding, a, c, &c->sliding_rope, err);
     if (!rc)
         rc = get_real(root, "rope_local_base_freq", a->sliding_theta, &c->sliding_rope.theta, err);
-    if (!rc) rc = get_real(sliding, "rope_theta", c->sliding_rope.theta, &c->sliding_rope.theta, err);
+    if (!rc)
+        rc = get_real(sliding, "rope_theta", c->sliding_rope.theta, &c->sliding_rope.theta, err);
     return rc;
 }
 
@@ -423,7 +426,9 @@ static enum hr_status read_sizes(const struct hr_json *root, const struct arch *
         return hr_err_set(err, HR_ERR_FORMAT,
                           "key \"num_attention_heads\" is above \"hidden_size\"");
     rc = get_int(root, "head_dim", head_dim, &c->head_dim, err);
-    if (!rc) rc = get_real(root, "rms_norm_eps", a->sizes.rms_eps > 0 ? a->sizes.rms_eps : 1e-6, &eps, err);
+    if (!rc)
+        rc = get_real(root, "rms_norm_eps", a->sizes.rms_eps > 0 ? a->sizes.rms_eps : 1e-6, &eps,
+                      err);
     c->rms_eps = (float)eps;
     c->attn_scale = 1 / sqrt(c->head_dim);
     return rc;
@@ -447,7 +452,8 @@ static enum hr_status read_flags(const struct hr_json *root, const struct arch *
     const char *known = a->gemma ? "gelu_pytorch_tanh" : "silu";
     const struct hr_json *act = hr_json_get(root, act_key);
     if (!is_null(act) && !str_is(act, known))
-        return hr_err_set(err, HR_ERR_UNSUPPORTED, "key \"%s\": only %s is supported", act_key, known);
+        return hr_err_set(err, HR_ERR_UNSUPPORTED, "key \"%s\": only %s is supported", act_key,
+                          known);
     if (!is_null(hr_json_get(root, "quantization_config")))
         return hr_err_set(err, HR_ERR_UNSUPPORTED,
                           "key \"quantization_config\": quantised safetensors are not supported; "
@@ -468,7 +474,8 @@ static enum hr_status read_gemma(const struct hr_json *root, const struct arch *
     bool both_ways = false;
     enum hr_status rc = get_real(root, "query_pre_attn_scalar", 256, &scalar, err);
     if (!rc) rc = get_bool(root, "use_bidirectional_attention", &both_ways, err);
-    if (!rc) rc = get_cap(root, "final_logit_softcapping", a->final_softcap, &c->final_softcap, err);
+    if (!rc)
+        rc = get_cap(root, "final_logit_softcapping", a->final_softcap, &c->final_softcap, err);
     /* Gemma 3 has the key for its scores too, but its q and k norms took the cap's place. */
     if (!rc && a->attn_softcap > 0)
         rc = get_cap(root, "attn_logit_softcapping", a->attn_softcap, &c->attn_softcap, err);
@@ -510,7 +517,8 @@ enum hr_status hr_model_config_from_json(const struct hr_json *root, struct hr_m
     rc = read_sizes(root, a, &c, err);
     if (!rc) rc = read_flags(root, a, &c, err);
     if (!rc && a->gemma) rc = read_gemma(root, a, &c, err);
-    if (!rc) rc = a->sliding_theta > 0 ? read_two_ropes(root, a, &c, err) : read_rope(root, a, &c, err);
+    if (!rc)
+        rc = a->sliding_theta > 0 ? read_two_ropes(root, a, &c, err) : read_rope(root, a, &c, err);
     if (!rc) rc = hr_model_config_check(&c, err);
     if (!rc) rc = mark_no_rope(root, a, &c, err); /* a number of layers that is sane */
     if (!rc) rc = read_window(root, a, &c, err);
@@ -543,9 +551,9 @@ enum hr_status hr_model_config_check(const struct hr_model_config *c, struct hr_
         int value, max;
     } sizes[] = {
         {"layers", c->n_layers, HR_LAYERS_MAX}, {"hidden size", c->dim, 1 << 20},
-        {"attention heads", c->n_heads, 4096}, {"key/value heads", c->n_kv_heads, 4096},
-        {"head size", c->head_dim, 4096},      {"feed-forward size", c->n_ff, 1 << 22},
-        {"vocabulary", c->n_vocab, 1 << 24},   {"context", c->n_ctx, 1 << 30},
+        {"attention heads", c->n_heads, 4096},  {"key/value heads", c->n_kv_heads, 4096},
+        {"head size", c->head_dim, 4096},       {"feed-forward size", c->n_ff, 1 << 22},
+        {"vocabulary", c->n_vocab, 1 << 24},    {"context", c->n_ctx, 1 << 30},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].max)

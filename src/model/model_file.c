@@ -323,8 +323,8 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
     hr_buf_printf(&b, "%d\n", c->window);
     hr_buf_append(&b, (const char *)c->layer, (size_t)c->n_layers);
     hr_buf_printf(&b, "\n%d %d %d %d %d %d %d %a %a %a\n", c->fused, c->qk_norm_wide,
-                  c->no_pre_norms, c->post_norms, c->norm_plus_one,
-                  c->gelu, c->root_scale, c->attn_scale, c->attn_softcap, c->final_softcap);
+                  c->no_pre_norms, c->post_norms, c->norm_plus_one, c->gelu, c->root_scale,
+                  c->attn_scale, c->attn_softcap, c->final_softcap);
     print_rope(&b, &c->rope, c->rope_dim);
     if (c->two_ropes) print_rope(&b, &c->sliding_rope, c->rope_dim);
     for (size_t i = 0; i < mf->tensors->n; i++) {

@@ -4,18 +4,16 @@
  *
  * The plain rule is theta^(-2i/d) (Su et al. 2021, arXiv:2104.09864). Its scalings:
  *   linear   every frequency divided by factor (position interpolation, arXiv:2306.15595)
- *   dynamic  the base grows with a sequence that is longer than the model's context; as none is, it is
- *            the plain rule
- *   yarn     pairs that turn often in the original context untouched, those that turn less than once
- *            divided by factor, a ramp over the pairs between; cosines and sines are scaled
- *            (arXiv:2309.00071)
- *   llama3   three bands: low frequencies divided by factor, high ones untouched, a ramp between
- *   longrope every pair divided by a number of its own (arXiv:2402.13753); of the model's two sets the
- *            long one when its context is longer than the original one, else the short one. The
- *            reference takes the short set for a sequence that still fits the original context and
- *            changes all of its keys when it outgrows it; here a key in the cache stays as it is,
- *            so one set serves the model, as in engines that batch (vLLM, llama.cpp)
- * Source: huggingface/transformers, modeling_rope_utils.py. */
+ *   dynamic  the base grows with a sequence that is longer than the model's context; as none is, it
+ * is the plain rule yarn     pairs that turn often in the original context untouched, those that
+ * turn less than once divided by factor, a ramp over the pairs between; cosines and sines are
+ * scaled (arXiv:2309.00071) llama3   three bands: low frequencies divided by factor, high ones
+ * untouched, a ramp between longrope every pair divided by a number of its own (arXiv:2402.13753);
+ * of the model's two sets the long one when its context is longer than the original one, else the
+ * short one. The reference takes the short set for a sequence that still fits the original context
+ * and changes all of its keys when it outgrows it; here a key in the cache stays as it is, so one
+ * set serves the model, as in engines that batch (vLLM, llama.cpp) Source:
+ * huggingface/transformers, modeling_rope_utils.py. */
 #include "model/rope.h"
 
 #include <math.h>
@@ -48,11 +46,16 @@ double hr_rope_freq(const struct hr_rope *r, int rope_dim, int i) {
     double freq = pow(r->theta, -2.0 * i / rope_dim);
     switch (r->type) {
     case HR_ROPE_DEFAULT:
-    case HR_ROPE_DYNAMIC: return freq;
-    case HR_ROPE_LINEAR: return freq / r->factor;
-    case HR_ROPE_LLAMA3: return llama3_freq(r, freq);
-    case HR_ROPE_YARN: return yarn_freq(r, rope_dim, i, freq);
-    case HR_ROPE_LONGROPE: return freq / (double)r->divisor[i];
+    case HR_ROPE_DYNAMIC:
+        return freq;
+    case HR_ROPE_LINEAR:
+        return freq / r->factor;
+    case HR_ROPE_LLAMA3:
+        return llama3_freq(r, freq);
+    case HR_ROPE_YARN:
+        return yarn_freq(r, rope_dim, i, freq);
+    case HR_ROPE_LONGROPE:
+        return freq / (double)r->divisor[i];
     }
     return freq;
 }

@@ -286,7 +286,8 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
 /* A sequence whose numbers went wrong spoils no other: not beside it, and not after it through what
  * a thread keeps. */
 static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dtype act) {
-    struct world w = world_create((struct shape){4, 2, 32, 0, 0}, act, 3, (const int[]){20, 20, 300});
+    struct world w =
+        world_create((struct shape){4, 2, 32, 0, 0}, act, 3, (const int[]){20, 20, 300});
     size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     run(&w, tier, 1, 100, y);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * check_rows: the operations on single rows against f64: embedding, norms, rotary positions with
- * and without head norms, gated activations, soft caps, and the exponential that softmax and sampling share.
+ * and without head norms, gated activations, soft caps, and the exponential that softmax and
+ * sampling share.
  *
  * Tolerances: u = 2^-24 is one rounding. A mean of n squares is off by at most (n / 16 + 6) u, half
  * of it after the root; exp by 4 u over its whole range (its argument's reduction 2, the polynomial
@@ -109,7 +110,8 @@ static void norm_case(const struct check_tier *tier, enum hr_dtype act, int dim,
 }
 
 /* silu_mul, or gelu_mul. */
-static void gate_case(const struct check_tier *tier, enum hr_dtype act, int n_ff, int n, bool gelu) {
+static void gate_case(const struct check_tier *tier, enum hr_dtype act, int n_ff, int n,
+                      bool gelu) {
     struct op o;
     op_open(&o, tier, act, 1 + n_ff % 3, n);
     float *x = rand_array((size_t)n * 2 * (size_t)n_ff, 12);
@@ -132,9 +134,8 @@ static void gate_case(const struct check_tier *tier, enum hr_dtype act, int n_ff
             want[at] = g / (1 + exp(-z)) * u;
             /* below exp's range the quotient ends at |g| e^-88.3: as good as the 0 that is wanted
              */
-            tol[at] = act_tol(want[at],
-                              fabs(want[at]) * (8 + near) * EPS_F32 + fabs(g * u) * 5e-39 + 1e-38,
-                              act);
+            tol[at] = act_tol(
+                want[at], fabs(want[at]) * (8 + near) * EPS_F32 + fabs(g * u) * 5e-39 + 1e-38, act);
         }
     }
     char name[96];
@@ -281,7 +282,8 @@ static void softcap_case(const struct check_tier *tier, enum hr_dtype act, int n
     o.c.ops->softcap(o.c.be, tx, CAPPED, cap);
     o.c.ops->tensor_read(o.c.be, tx, 0, ROWS, got);
     for (size_t i = 0; i < size; i++) {
-        want[i] = i < CAPPED * (size_t)n ? tanh((double)x[i] / (double)cap) * (double)cap : (double)x[i];
+        want[i] =
+            i < CAPPED * (size_t)n ? tanh((double)x[i] / (double)cap) * (double)cap : (double)x[i];
         tol[i] = i < CAPPED * (size_t)n ? fabs(want[i]) * 7 * EPS_F32 + 1e-44 : 0;
     }
     char name[96];

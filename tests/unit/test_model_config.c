@@ -148,8 +148,8 @@ static void windows_cut_the_layers_that_slide(void **state) {
     expect_window("qwen2", "\"sliding_window\":512", 0, "00");
     expect_window("qwen2", "\"sliding_window\":512,\"use_sliding_window\":true", 512, "00");
     expect_window("qwen2",
-                  "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":1",
-                  512, "01");
+                  "\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":1", 512,
+                  "01");
     expect_window("qwen3",
                   "\"sliding_window\":512,\"use_sliding_window\":true,"
                   "\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
@@ -175,13 +175,11 @@ static void more_layers_than_any_model_has_are_refused(void **state) {
     hr_json_free(&root);
 }
 
-#define SETS                                                                                       \
-    "\"short_factor\":[1,1,1,1,1,1,1,2],\"long_factor\":[1,2,3,4,5,6,7,8]"
+#define SETS "\"short_factor\":[1,1,1,1,1,1,1,2],\"long_factor\":[1,2,3,4,5,6,7,8]"
 
 static void longrope_takes_the_set_of_the_models_context(void **state) {
-    struct hr_model_config c =
-        accept("phi3", "\"rope_scaling\":{\"type\":\"su\"," SETS "},"
-                       "\"original_max_position_embeddings\":256");
+    struct hr_model_config c = accept("phi3", "\"rope_scaling\":{\"type\":\"su\"," SETS "},"
+                                              "\"original_max_position_embeddings\":256");
     assert_int_equal(c.rope.type, HR_ROPE_LONGROPE);
     assert_true(c.fused && c.rope.divisor[7] == 8 && c.rope.factor == 4);
     assert_true(fabs(c.rope.attention_factor - sqrt(1 + log(4) / log(256))) < 1e-12);
@@ -245,7 +243,8 @@ static void gemma2_has_caps(void **state) {
 }
 
 static void smollm3_has_layers_without_rotation(void **state) {
-    struct hr_model_config c = accept("smollm3", "\"no_rope_layers\":[1,0],\"sliding_window\":null");
+    struct hr_model_config c =
+        accept("smollm3", "\"no_rope_layers\":[1,0],\"sliding_window\":null");
     assert_true(c.layer[0] == 0 && c.layer[1] & HR_LAYER_NO_ROPE && c.window == 0);
     assert_true(c.tied_embeddings && c.rope.theta == 2e6 && c.n_kv_heads == 4);
     c = accept("smollm3", "\"no_rope_layer_interval\":2");

@@ -312,8 +312,7 @@ static void a_name_twice_is_refused(void **state) {
 static void what_is_not_supported_is_named_with_what_is(void **state) {
     struct gguf_file f = {0};
     gguf_llama(&f, "mamba", HR_QUANT_F16);
-    assert_refused(&f, HR_ERR_UNSUPPORTED,
-                   "mamba is not supported; supported are llama, mistral");
+    assert_refused(&f, HR_ERR_UNSUPPORTED, "mamba is not supported; supported are llama, mistral");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
     gguf_find(&f, "blk.0.ffn_up.weight")->ggml_type = 23;
@@ -485,7 +484,8 @@ static void a_gemma3_has_norms_behind_its_blocks_and_two_ropes(void **state) {
     assert_non_null(hr_model_file_tensor(mf, "model.layers.0.post_feedforward_layernorm.weight"));
     hr_model_file_close(&mf);
     snprintf(t->name, sizeof t->name, "blk.0.post_ffw_norn.weight");
-    assert_refused(&f, HR_ERR_FORMAT, "post_feedforward_layernorm.weight (blk.0.post_ffw_norm.weight)");
+    assert_refused(&f, HR_ERR_FORMAT,
+                   "post_feedforward_layernorm.weight (blk.0.post_ffw_norm.weight)");
     gguf_finish(&f);
 }
 

@@ -11,7 +11,8 @@
  * does not see is not merged.
  *
  * Slots past a row's position are never read as values and are cut off before the softmax: pages
- * are reused, and what an earlier sequence left there may be NaN. So are those before the window. */
+ * are reused, and what an earlier sequence left there may be NaN. So are those before the window.
+ */
 #include <math.h>
 #include <string.h>
 

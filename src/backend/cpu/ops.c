@@ -147,8 +147,7 @@ struct softcap_job {
 
 static void softcap_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
     const struct softcap_job *j = arg;
-    for (int i = i0; i < i1; i++)
-        be->k.softcap(hr_cpu_row_f32(j->x, i), j->x->n_cols, 1, j->cap);
+    for (int i = i0; i < i1; i++) be->k.softcap(hr_cpu_row_f32(j->x, i), j->x->n_cols, 1, j->cap);
 }
 
 void hr_cpu_softcap(struct hr_backend *base, struct hr_tensor *x, int n_rows, float cap) {
