@@ -17,7 +17,7 @@ import sys
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests' / 'fidelity'))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests' / 'fidelity' / 'lib'))
 from charsmap import charsmap  # noqa: E402
 
 assert tokenizers.__version__ == '0.23.3', tokenizers.__version__

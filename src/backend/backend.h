@@ -56,6 +56,7 @@ struct hr_attn_shape {
     int rope_dim;  /* rotated dims of a head (rotate-half form: pairs i, i + rope_dim/2) */
     float scale;   /* of q.k, usually 1/sqrt(head_dim) */
     float qk_eps;  /* of the q and k norms, when there are any */
+    float softcap; /* scores become softcap * tanh(scale q.k / softcap); 0: they stay */
 };
 
 /* Sampling of one row of logits. Everything is host data, borrowed for the call. Applied in this order:
@@ -132,6 +133,12 @@ struct hr_backend_ops {
      * Source: Zhang & Sennrich 2019, arXiv:1910.07467. */
     void (*rmsnorm)(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x,
                     const struct hr_tensor *w, float eps, bool only_out);
+    /* x[i] = x[i] + (y[i] / sqrt(mean(y[i]^2) + eps) * w): a norm behind a block, before its sum.
+     * x, y [n_tokens, dim] f32; w [1, dim] f32. */
+    void (*add_rmsnorm)(struct hr_backend *be, struct hr_tensor *x, const struct hr_tensor *y,
+                        const struct hr_tensor *w, float eps);
+    /* y[i] = x[i] rounded to act.  x [n_tokens, dim] f32; y [n_tokens, dim] act. */
+    void (*to_act)(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x);
 
     /* y[i] = x[i] W^T (+ bias) for i < n_rows; accumulate: y[i] = y[i] + that.
      * x [*, n_in] act; W [n_out, n_in]; bias [1, n_out] f32 or NULL; y [*, n_out] f32. */
@@ -140,9 +147,9 @@ struct hr_backend_ops {
                    bool accumulate);
 
     /* Splits qkv [n_tokens, (n_heads + 2 n_kv_heads) * head_dim] f32 (all q heads, all k heads, all v
-     * heads); q_norm, k_norm: RMSNorm weights [1, head_dim] f32 over each head, or NULL; rotates q and
-     * k by cos_sin [max_pos, rope_dim] f32 (rope_dim/2 cosines, then as many sines) at `positions`;
-     * writes q [n_tokens, n_heads * head_dim] act, and k and v, rounded to act, to their slots. */
+     * heads); q_norm, k_norm: RMSNorm weights f32, [1, head_dim] over each head or as wide as all heads
+     * of q or k and over them together, or NULL; rotates q and k by cos_sin [max_pos, rope_dim] f32
+     * (rope_dim/2 cosines, then as many sines; NULL: not at all) at `positions`; writes q [n_tokens, n_heads * head_dim] act, and k and v, rounded to act, to their slots. */
     void (*rope_write)(struct hr_backend *be, struct hr_tensor *q, struct hr_kv_store *kv, int layer,
                        const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
                        const struct hr_tensor *k_norm, const struct hr_tensor *cos_sin);
@@ -157,6 +164,13 @@ struct hr_backend_ops {
 
     /* y = silu(g) * u, g and u the halves of gate_up [n_tokens, 2 * n_ff] f32; y [n_tokens, n_ff] act. */
     void (*silu_mul)(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *gate_up);
+    /* The same with the tanh form of GELU: g / (1 + exp(-2 sqrt(2/pi) (g + 0.044715 g^3))) * u.
+     * Source: Hendrycks & Gimpel 2016, arXiv:1606.08415. */
+    void (*gelu_mul)(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *gate_up);
+
+    /* x = cap * tanh(x / cap) for the first n_rows rows of x f32; NaN and infinities become NaN, so that
+     * a row that went wrong is still seen. */
+    void (*softcap)(struct hr_backend *be, struct hr_tensor *x, int n_rows, float cap);
 
     /* One token a row of logits [*, n_vocab] f32 (which it may overwrite).  rows, out [n_rows]. */
     void (*sample)(struct hr_backend *be, struct hr_tensor *logits, int n_rows,

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -289,22 +290,79 @@ static enum hr_status load_template(struct loader *l, const char *override, stru
     return HR_OK;
 }
 
+/* Control tokens of a tiktoken.model: RESERVED ids after the ranks, with the names that
+ * "added_tokens_decoder" gives them. Source: moonshotai/Kimi-K2-Instruct, tokenization_kimi.py. */
+enum { RESERVED = 256 };
+
+static enum hr_status create_ranks(struct loader *l, const struct hr_buf *text,
+                                   struct hr_err *err) {
+    const struct hr_json *config = l->tokenizer_config,
+                         *named = hr_json_get(config, "added_tokens_decoder");
+    struct hr_rank_token control[RESERVED];
+    char names[RESERVED][48];
+    const char *class;
+    size_t n = hr_tokenizer_count_ranks(text->data, text->len), len;
+    if (n > INT32_MAX / 2) return hr_err_set(err, HR_ERR_LIMIT, "%zu ranks are too many", n);
+    if (!hr_json_str(hr_json_get(config, "tokenizer_class"), &class, &len) ||
+        strcmp(class, "TikTokenTokenizer") != 0)
+        return hr_err_set(err, HR_ERR_UNSUPPORTED,
+                          "the file does not say how text is split; known is the tokenizer_class "
+                          "TikTokenTokenizer (Kimi's) in tokenizer_config.json");
+    for (int i = 0; i < RESERVED; i++) {
+        char id[16];
+        struct hr_rank_token *c = &control[i];
+        snprintf(id, sizeof id, "%zu", n + (size_t)i);
+        snprintf(names[i], sizeof names[i], "<|reserved_token_%s|>", id);
+        const struct hr_json *entry = hr_json_get(named, id);
+        *c = (struct hr_rank_token){(int32_t)(n + (size_t)i), names[i], strlen(names[i]), true};
+        hr_json_str(hr_json_get(entry, "content"), &c->s, &c->len);
+        hr_json_bool(hr_json_get(entry, "special"), &c->special);
+    }
+    return hr_tokenizer_create_ranks(text->data, text->len, NULL, control, RESERVED,
+                                     &l->out->tokenizer, err);
+}
+
+static void hash_tokenizer(struct loader *l, const struct hr_buf *text, bool ranks) {
+    struct hr_sha256 sha;
+    struct hr_buf control = {0};
+    uint8_t digest[32];
+    hr_sha256_init(&sha);
+    hr_sha256_update(&sha, text->data, text->len);
+    const struct hr_json *named = hr_json_get(l->tokenizer_config, "added_tokens_decoder");
+    if (ranks && named) {
+        hr_json_dump(named, &control);
+        hr_sha256_update(&sha, control.data, control.len);
+    }
+    hr_sha256_final(&sha, digest);
+    hr_hex(digest, sizeof digest, l->out->tokenizer_hash);
+    hr_buf_finish(&control);
+}
+
+/* tokenizer.json or, when there is none, tiktoken.model. */
 static enum hr_status load_dir_tokenizer(struct loader *l, struct hr_err *err) {
     struct hr_buf path = {0}, text = {0};
-    uint8_t digest[32];
     file_path(l, "tokenizer.json", &path);
     enum hr_status rc = read_file(hr_buf_cstr(&path), TOKENIZER_BYTES_MAX, &text, err);
-    if (rc == HR_ERR_NOTFOUND)
-        hr_err_set(err, rc, "%s: there is none; headrace needs the tokenizer in this form",
-                   hr_buf_cstr(&path));
-    if (rc) goto done;
-    rc = hr_tokenizer_create_json(hr_buf_cstr(&text), text.len, &l->out->tokenizer, err);
-    if (rc) {
-        hr_err_prefix(err, "%s", hr_buf_cstr(&path));
-        goto done;
+    bool ranks = rc == HR_ERR_NOTFOUND;
+    if (ranks) {
+        file_path(l, "tiktoken.model", &path);
+        rc = read_file(hr_buf_cstr(&path), TOKENIZER_BYTES_MAX, &text, err);
     }
-    hr_sha256(text.data, text.len, digest);
-    hr_hex(digest, sizeof digest, l->out->tokenizer_hash);
+    if (rc == HR_ERR_NOTFOUND) {
+        hr_err_set(err, rc,
+                   "%s: there is no tokenizer.json and no tiktoken.model; headrace needs the "
+                   "tokenizer in one of these forms",
+                   hr_model_file_dir(l->mf));
+    }
+    if (rc) goto done;
+    if (ranks)
+        rc = create_ranks(l, &text, err);
+    else
+        rc = hr_tokenizer_create_json(hr_buf_cstr(&text), text.len, &l->out->tokenizer, err);
+    if (rc)
+        hr_err_prefix(err, "%s", hr_buf_cstr(&path));
+    else
+        hash_tokenizer(l, &text, ranks);
 done:
     hr_buf_finish(&path);
     hr_buf_finish(&text);
@@ -312,8 +370,8 @@ done:
 }
 
 static enum hr_status load_dir(struct loader *l, struct hr_err *err) {
-    enum hr_status rc = load_dir_tokenizer(l, err);
-    if (!rc) rc = read_json(l, "tokenizer_config.json", &l->tokenizer_config, err);
+    enum hr_status rc = read_json(l, "tokenizer_config.json", &l->tokenizer_config, err);
+    if (!rc) rc = load_dir_tokenizer(l, err);
     if (!rc) rc = read_json(l, "special_tokens_map.json", &l->special_map, err);
     if (!rc) rc = read_json(l, "config.json", &l->config, err);
     if (!rc) rc = read_json(l, "generation_config.json", &l->generation, err);
@@ -360,8 +418,9 @@ static enum hr_status read_scores(const struct hr_model_file *mf, struct vocab_a
                                   struct hr_err *err) {
     if (!hr_model_file_meta_array(mf, "tokenizer.ggml.scores", &a->n_scores)) return HR_OK;
     if (a->n_scores != a->n_tokens)
-        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores has %zu entries for %zu tokens",
-                          a->n_scores, a->n_tokens);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "tokenizer.ggml.scores has %zu entries for %zu tokens", a->n_scores,
+                          a->n_tokens);
     a->scores = hr_xcalloc(a->n_scores, sizeof *a->scores);
     if (!hr_model_file_meta_array_f32(mf, "tokenizer.ggml.scores", a->scores))
         return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores is not an array of f32");
@@ -415,8 +474,8 @@ static void hash_vocab(const struct hr_vocab *v, const struct vocab_arrays *a, c
     uint8_t digest[32];
     const char *names[2] = {v->model, v->pre};
     const size_t name_len[2] = {strlen(v->model), strlen(v->pre)};
-    const int32_t numbers[7] = {v->bos, v->eos,     v->unk,    v->pad,
-                                v->add_bos, v->add_eos, v->add_space_prefix};
+    const int32_t numbers[7] = {
+        v->bos, v->eos, v->unk, v->pad, v->add_bos, v->add_eos, v->add_space_prefix};
     hr_sha256_init(&sha);
     hash_strings(&sha, names, name_len, 2);
     hash_strings(&sha, a->tokens, a->token_len, a->n_tokens);

@@ -4,8 +4,9 @@
  * tokens, which tokens end an answer, and how its makers would sample.
  *
  * Joins model (files) and text (meaning). From a GGUF: its metadata alone. From a directory:
- * tokenizer.json, tokenizer_config.json, special_tokens_map.json, chat_template.jinja,
- * additional_chat_templates/tool_use.jinja, config.json and generation_config.json. */
+ * tokenizer.json (or Kimi's tiktoken.model), tokenizer_config.json, special_tokens_map.json,
+ * chat_template.jinja, additional_chat_templates/tool_use.jinja, config.json and
+ * generation_config.json. */
 #ifndef HR_CMD_TEXTLOAD_H
 #define HR_CMD_TEXTLOAD_H
 

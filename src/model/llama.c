@@ -4,6 +4,8 @@
  *
  * A layer, as in Touvron et al. 2023 (arXiv:2302.13971) with grouped queries:
  *     x += Wo attend(rope(Wqkv norm(x)))          x += Wdown (silu(Wgate h) * Wup h), h = norm(x)
+ * Gemma (arXiv:2408.00118) norms both results before they are added and has gelu for silu; OLMo 2
+ * (arXiv:2501.00656) norms the results alone.
  * q, k and v are one matrix of stacked rows, and so are gate and up: one pass over h each.
  * Rotary tables are made here and given to the backend: cos and sin of position * frequency (rope.c). */
 #include "model/llama.h"
@@ -15,11 +17,13 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "model/model_config.h"
 #include "model/rope.h"
 
 struct layer {
-    struct hr_tensor *attn_norm, *ffn_norm; /* [1, dim] */
-    struct hr_tensor *q_norm, *k_norm;      /* [1, head_dim] or NULL */
+    struct hr_tensor *attn_norm, *ffn_norm; /* [1, dim] or NULL; before the blocks */
+    struct hr_tensor *attn_post, *ffn_post; /* [1, dim] or NULL; behind them, before the sum */
+    struct hr_tensor *q_norm, *k_norm;      /* [1, head_dim], or over all heads, or NULL */
     struct hr_weight *qkv;                  /* [(n_heads + 2 n_kv_heads) head_dim, dim] */
     struct hr_weight *o;                    /* [dim, n_heads head_dim] */
     struct hr_weight *gate_up;              /* [2 n_ff, dim] */
@@ -34,9 +38,11 @@ struct hr_model {
     struct layer *layers; /* owned, [n_layers] */
     struct hr_weight *embed, *lm_head; /* [n_vocab, dim]; lm_head == embed when tied */
     struct hr_tensor *out_norm;        /* [1, dim] */
-    struct hr_tensor *cos_sin;         /* [n_ctx, head_dim] */
+    struct hr_tensor *cos_sin[2];      /* [n_ctx, rope_dim]; of sliding layers, when they differ, [1] */
+    float embed_scale;
     struct hr_kv_store *kv;
     /* Activations, [max_tokens, *] and [max_out, *]. */
+    struct hr_tensor *y; /* [max_tokens, dim] f32: a block's result before its norm; or NULL */
     struct hr_tensor *x, *h, *qkv, *q, *att, *gate_up, *ff, *h_out, *logits;
 };
 
@@ -55,9 +61,10 @@ void hr_model_plan(const struct hr_model_config *c, enum hr_dtype act, const str
     out->kv_host = out->kv_per_token * HR_PAGE_TOKENS * (uint64_t)o->n_host_pages;
     uint64_t row = 4 * (dim + (uint64_t)qkv_rows(c) + 2 * (uint64_t)c->n_ff) +
                    size * (dim + 2 * q + (uint64_t)c->n_ff);
+    if (c->post_norms) row += 4 * dim;
     uint64_t out_row = 4 * (uint64_t)c->n_vocab + size * dim;
     out->activations = row * (uint64_t)o->max_tokens + out_row * (uint64_t)o->max_out +
-                       4 * (uint64_t)c->n_ctx * (uint64_t)c->head_dim;
+                       4 * (uint64_t)c->n_ctx * (uint64_t)c->rope_dim * (c->two_ropes ? 2 : 1);
 }
 
 /* ---- loading ------------------------------------------------------------------------------------ */
@@ -143,9 +150,10 @@ static enum hr_status load_matrix(struct loader *ld, int layer, const char *cons
     return HR_OK;
 }
 
-/* A vector [1, n] of the named tensors, one after the other; NULL when the file has none of them. */
-static enum hr_status load_vector(struct loader *ld, int layer, const char *const *names, int n_names,
-                                  struct hr_tensor **out) {
+/* A vector [1, n] of the named tensors, one after the other, plus `plus`; NULL when the file has none
+ * of them. */
+static enum hr_status load_plus(struct loader *ld, int layer, const char *const *names, int n_names,
+                                float plus, struct hr_tensor **out) {
     int n_cols = 0, cols[SOURCES_MAX], rows;
     const struct hr_file_tensor *t[SOURCES_MAX];
     for (int i = 0; i < n_names; i++) {
@@ -157,6 +165,7 @@ static enum hr_status load_vector(struct loader *ld, int layer, const char *cons
     float *v = malloc((size_t)n_cols * sizeof *v);
     HR_ASSERT(v);
     for (int i = 0, at = 0; i < n_names; at += cols[i++]) hr_file_tensor_read(t[i], 0, 1, v + at);
+    for (int i = 0; i < n_cols; i++) v[i] += plus;
     struct hr_backend *be = ld->m->be;
     enum hr_status st = be->ops->tensor_create(be, HR_F32, 1, n_cols, names[0], out, ld->err);
     if (!st) be->ops->tensor_write(be, *out, 0, 1, v);
@@ -164,50 +173,76 @@ static enum hr_status load_vector(struct loader *ld, int layer, const char *cons
     return st;
 }
 
+static enum hr_status load_vector(struct loader *ld, int layer, const char *const *names, int n_names,
+                                  struct hr_tensor **out) {
+    return load_plus(ld, layer, names, n_names, 0, out);
+}
+
+/* A norm's weights; `name` NULL: the model has none there. */
+static enum hr_status load_norm(struct loader *ld, int layer, const char *name, struct hr_tensor **out) {
+    if (!name) return HR_OK;
+    return load_plus(ld, layer, &name, 1, ld->m->cfg.norm_plus_one ? 1 : 0, out);
+}
+
 #define NAMES(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
-static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
+static enum hr_status load_layer_vectors(struct loader *ld, int i, struct layer *l) {
     enum hr_status st;
-    if ((st = load_vector(ld, i, NAMES("input_layernorm.weight"), &l->attn_norm)) ||
-        (st = load_vector(ld, i, NAMES("post_attention_layernorm.weight"), &l->ffn_norm)) ||
-        (st = load_vector(ld, i, NAMES("self_attn.q_norm.weight"), &l->q_norm)) ||
-        (st = load_vector(ld, i, NAMES("self_attn.k_norm.weight"), &l->k_norm)) ||
+    struct hr_norm_names norms = hr_model_norm_names(&ld->m->cfg);
+    if ((st = load_norm(ld, i, norms.attn, &l->attn_norm)) ||
+        (st = load_norm(ld, i, norms.attn_post, &l->attn_post)) ||
+        (st = load_norm(ld, i, norms.ffn, &l->ffn_norm)) ||
+        (st = load_norm(ld, i, norms.ffn_post, &l->ffn_post)) ||
+        (st = load_norm(ld, i, "self_attn.q_norm.weight", &l->q_norm)) ||
+        (st = load_norm(ld, i, "self_attn.k_norm.weight", &l->k_norm)) ||
         (st = load_vector(ld, i,
                           NAMES("self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"),
                           &l->qkv_bias)) ||
         (st = load_vector(ld, i, NAMES("self_attn.o_proj.bias"), &l->o_bias)) ||
         (st = load_vector(ld, i, NAMES("mlp.gate_proj.bias", "mlp.up_proj.bias"), &l->gate_up_bias)) ||
-        (st = load_vector(ld, i, NAMES("mlp.down_proj.bias"), &l->down_bias)) ||
-        (st = load_matrix(ld, i,
-                          NAMES("self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                                "self_attn.v_proj.weight"),
-                          &l->qkv)) ||
-        (st = load_matrix(ld, i, NAMES("self_attn.o_proj.weight"), &l->o)) ||
-        (st = load_matrix(ld, i, NAMES("mlp.gate_proj.weight", "mlp.up_proj.weight"), &l->gate_up)) ||
-        (st = load_matrix(ld, i, NAMES("mlp.down_proj.weight"), &l->down)))
+        (st = load_vector(ld, i, NAMES("mlp.down_proj.bias"), &l->down_bias)))
         return st;
     return HR_OK;
 }
 
-static enum hr_status make_rope(struct hr_model *m, struct hr_err *err) {
+/* A fused model's files stack the rows in the order that we do. */
+static enum hr_status load_layer(struct loader *ld, int i, struct layer *l) {
+    bool fused = ld->m->cfg.fused;
+    enum hr_status st = load_layer_vectors(ld, i, l);
+    if (!st && fused) st = load_matrix(ld, i, NAMES("self_attn.qkv_proj.weight"), &l->qkv);
+    else if (!st)
+        st = load_matrix(
+            ld, i,
+            NAMES("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"),
+            &l->qkv);
+    if (!st) st = load_matrix(ld, i, NAMES("self_attn.o_proj.weight"), &l->o);
+    if (!st && fused) st = load_matrix(ld, i, NAMES("mlp.gate_up_proj.weight"), &l->gate_up);
+    else if (!st)
+        st = load_matrix(ld, i, NAMES("mlp.gate_proj.weight", "mlp.up_proj.weight"), &l->gate_up);
+    if (!st) st = load_matrix(ld, i, NAMES("mlp.down_proj.weight"), &l->down);
+    return st;
+}
+
+static enum hr_status make_rope(struct hr_model *m, const struct hr_rope *r, struct hr_tensor **out,
+                                struct hr_err *err) {
     const struct hr_model_config *c = &m->cfg;
     struct hr_backend *be = m->be;
-    enum hr_status st =
-        be->ops->tensor_create(be, HR_F32, c->n_ctx, c->head_dim, "rope", &m->cos_sin, err);
+    enum hr_status st = be->ops->tensor_create(be, HR_F32, c->n_ctx, c->rope_dim, "rope", out, err);
     if (st) return st;
-    int half = c->head_dim / 2;
-    float *row = malloc((size_t)c->head_dim * sizeof *row);
+    int half = c->rope_dim / 2;
+    float by = (float)r->attention_factor;
+    float *row = malloc((size_t)c->rope_dim * sizeof *row);
     float *freq = malloc((size_t)half * sizeof *freq);
     HR_ASSERT(row && freq);
     /* The reference keeps inverse frequencies and angles in f32; so do we, or long contexts drift. */
-    for (int i = 0; i < half; i++) freq[i] = (float)hr_rope_freq(&c->rope, c->head_dim, i);
+    for (int i = 0; i < half; i++) freq[i] = (float)hr_rope_freq(r, c->rope_dim, i);
     for (int pos = 0; pos < c->n_ctx; pos++) {
         for (int i = 0; i < half; i++) {
             float angle = (float)pos * freq[i];
-            row[i] = (float)cos(angle);
-            row[half + i] = (float)sin(angle);
+            row[i] = (float)cos(angle) * by;
+            row[half + i] = (float)sin(angle) * by;
         }
-        be->ops->tensor_write(be, m->cos_sin, pos, 1, row);
+        be->ops->tensor_write(be, *out, pos, 1, row);
     }
     free(freq);
     free(row);
@@ -234,8 +269,10 @@ static enum hr_status make_activations(struct hr_model *m, const struct hr_model
         {&m->ff, be->act, o->max_tokens, c->n_ff, "ff"},
         {&m->h_out, be->act, o->max_out, c->dim, "normed_out"},
         {&m->logits, HR_F32, o->max_out, c->n_vocab, "logits"},
+        {&m->y, HR_F32, o->max_tokens, c->dim, "block"},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (list[i].t == &m->y && !c->post_norms) continue;
         enum hr_status st = be->ops->tensor_create(be, list[i].dtype, list[i].n_rows, list[i].n_cols,
                                                    list[i].name, list[i].t, err);
         if (st) return st;
@@ -252,12 +289,22 @@ static enum hr_status load_weights(struct hr_model *m, const struct hr_model_fil
     if ((st = load_matrix(&ld, -1, NAMES("model.embed_tokens.weight"), &m->embed))) return st;
     for (int i = 0; i < m->cfg.n_layers; i++)
         if ((st = load_layer(&ld, i, &m->layers[i]))) return st;
-    if ((st = load_vector(&ld, -1, NAMES("model.norm.weight"), &m->out_norm))) return st;
+    if ((st = load_norm(&ld, -1, "model.norm.weight", &m->out_norm))) return st;
     if (m->cfg.tied_embeddings) {
         m->lm_head = m->embed;
         return HR_OK;
     }
     return load_matrix(&ld, -1, NAMES("lm_head.weight"), &m->lm_head);
+}
+
+/* Gemma's sqrt(dim) is a number of the model's own type: in bf16 it is rounded to that. */
+static float embed_scale(const struct hr_model_config *c, enum hr_dtype act) {
+    union {
+        float f;
+        uint32_t u;
+    } v = {.f = c->root_scale ? (float)sqrt(c->dim) : 1};
+    if (act == HR_BF16) v.u = (v.u + 0x7fff + (v.u >> 16 & 1)) & 0xffff0000u;
+    return v.f;
 }
 
 enum hr_status hr_model_create(struct hr_backend *be, const struct hr_model_file *mf,
@@ -272,13 +319,16 @@ enum hr_status hr_model_create(struct hr_backend *be, const struct hr_model_file
         .n_heads = c->n_heads,
         .n_kv_heads = c->n_kv_heads,
         .head_dim = c->head_dim,
-        .rope_dim = c->head_dim,
-        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+        .rope_dim = c->rope_dim,
+        .scale = (float)c->attn_scale,
         .qk_eps = c->rms_eps,
+        .softcap = (float)c->attn_softcap,
     };
+    m->embed_scale = embed_scale(c, be->act);
     m->layers = calloc((size_t)c->n_layers, sizeof *m->layers);
     enum hr_status st = m->layers ? HR_OK : hr_err_set(err, HR_ERR_NOMEM, "no memory for layers");
-    if (st || (st = make_activations(m, opts, err)) || (st = make_rope(m, err)) ||
+    if (st || (st = make_activations(m, opts, err)) || (st = make_rope(m, &c->rope, &m->cos_sin[0], err)) ||
+        (c->two_ropes && (st = make_rope(m, &c->sliding_rope, &m->cos_sin[1], err))) ||
         (st = load_weights(m, mf, opts, err))) {
         hr_model_destroy(&m);
         return st;
@@ -288,8 +338,9 @@ enum hr_status hr_model_create(struct hr_backend *be, const struct hr_model_file
 }
 
 static void destroy_layer(struct hr_backend *be, struct layer *l) {
-    struct hr_tensor **tensors[] = {&l->attn_norm, &l->ffn_norm, &l->q_norm,       &l->k_norm,
-                                    &l->qkv_bias,  &l->o_bias,   &l->gate_up_bias, &l->down_bias};
+    struct hr_tensor **tensors[] = {&l->attn_norm, &l->attn_post,    &l->ffn_norm, &l->ffn_post,
+                                    &l->q_norm,    &l->k_norm,       &l->qkv_bias, &l->o_bias,
+                                    &l->gate_up_bias, &l->down_bias};
     struct hr_weight **weights[] = {&l->qkv, &l->o, &l->gate_up, &l->down};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         be->ops->tensor_destroy(be, tensors[i]);
@@ -305,8 +356,9 @@ void hr_model_destroy(struct hr_model **pm) {
     free(m->layers);
     if (m->lm_head != m->embed) be->ops->weight_destroy(be, &m->lm_head);
     be->ops->weight_destroy(be, &m->embed);
-    struct hr_tensor **tensors[] = {&m->out_norm, &m->cos_sin, &m->x,  &m->h,     &m->qkv,   &m->q,
-                                    &m->att,      &m->gate_up, &m->ff, &m->h_out, &m->logits};
+    struct hr_tensor **tensors[] = {&m->out_norm, &m->cos_sin[0], &m->cos_sin[1], &m->x,  &m->y,
+                                    &m->h,        &m->qkv,        &m->q,          &m->att, &m->gate_up,
+                                    &m->ff,       &m->h_out,      &m->logits};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         be->ops->tensor_destroy(be, tensors[i]);
     be->ops->kv_destroy(be, &m->kv);
@@ -316,6 +368,21 @@ void hr_model_destroy(struct hr_model **pm) {
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
+/* h: x as a block takes it. */
+static void enter_block(struct hr_model *m, const struct hr_tensor *norm) {
+    const struct hr_backend_ops *op = m->be->ops;
+    if (norm) op->rmsnorm(m->be, m->h, m->x, norm, m->cfg.rms_eps, false);
+    else op->to_act(m->be, m->h, m->x);
+}
+
+/* x += w h (+ bias), with a norm in between where the model has one. */
+static void add_block(struct hr_model *m, const struct hr_tensor *h, const struct hr_weight *w,
+                      const struct hr_tensor *bias, const struct hr_tensor *post, int n) {
+    const struct hr_backend_ops *op = m->be->ops;
+    op->matmul(m->be, post ? m->y : m->x, h, w, bias, n, !post);
+    if (post) op->add_rmsnorm(m->be, m->x, m->y, post, m->cfg.rms_eps);
+}
+
 void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
     struct hr_backend *be = m->be;
     const struct hr_backend_ops *op = be->ops;
@@ -323,24 +390,29 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
     const int n = batch->n_tokens;
 
     op->step_begin(be, batch);
-    op->embed(be, m->x, m->embed, 1.0f);
+    op->embed(be, m->x, m->embed, m->embed_scale);
     for (int i = 0; i < m->cfg.n_layers; i++) {
         const struct layer *l = &m->layers[i];
+        bool slides = m->cfg.layer[i] & HR_LAYER_SLIDING;
+        const struct hr_tensor *cos_sin = m->cos_sin[slides && m->cfg.two_ropes];
+        if (m->cfg.layer[i] & HR_LAYER_NO_ROPE) cos_sin = NULL;
         /* attention */
-        op->rmsnorm(be, m->h, m->x, l->attn_norm, eps, false);
+        enter_block(m, l->attn_norm);
         op->matmul(be, m->qkv, m->h, l->qkv, l->qkv_bias, n, false);
-        op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, m->cos_sin);
-        op->attend(be, m->att, m->q, m->kv, i, m->cfg.layer[i] & HR_LAYER_SLIDING ? m->cfg.window : 0);
-        op->matmul(be, m->x, m->att, l->o, l->o_bias, n, true);
+        op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, cos_sin);
+        op->attend(be, m->att, m->q, m->kv, i, slides ? m->cfg.window : 0);
+        add_block(m, m->att, l->o, l->o_bias, l->attn_post, n);
         /* feed-forward */
-        op->rmsnorm(be, m->h, m->x, l->ffn_norm, eps, false);
+        enter_block(m, l->ffn_norm);
         op->matmul(be, m->gate_up, m->h, l->gate_up, l->gate_up_bias, n, false);
-        op->silu_mul(be, m->ff, m->gate_up);
-        op->matmul(be, m->x, m->ff, l->down, l->down_bias, n, true);
+        (m->cfg.gelu ? op->gelu_mul : op->silu_mul)(be, m->ff, m->gate_up);
+        add_block(m, m->ff, l->down, l->down_bias, l->ffn_post, n);
     }
     if (batch->n_out > 0) {
         op->rmsnorm(be, m->h_out, m->x, m->out_norm, eps, true);
         op->matmul(be, m->logits, m->h_out, m->lm_head, NULL, batch->n_out, false);
+        if (m->cfg.final_softcap > 0)
+            op->softcap(be, m->logits, batch->n_out, (float)m->cfg.final_softcap);
     }
     op->step_end(be);
 }

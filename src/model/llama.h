@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * llama: the forward pass of the Llama family (Llama 1-3.x, Mistral, Qwen2, Qwen3, SmolLM2), written once
+ * llama: the forward pass of the Llama family (Llama 1-3.x, Mistral, Phi-3, Gemma 2 and 3, OLMo 2, Qwen2, Qwen3, SmolLM2 and 3), written once
  * over backend.h.
  *
  * A model owns its weights, its KV store and its activations on one backend; all of that is taken when

@@ -25,6 +25,12 @@ hr_model_config_from_gguf(const struct hr_gguf *g, struct hr_model_config *out, 
 HR_MUST_USE enum hr_status hr_model_config_check(const struct hr_model_config *c,
                                                  struct hr_err *err);
 
+/* What the norms of a layer are called; NULL: the model has none there. */
+struct hr_norm_names {
+    const char *attn, *attn_post, *ffn, *ffn_post;
+};
+struct hr_norm_names hr_model_norm_names(const struct hr_model_config *c);
+
 /* HR_ERR_UNSUPPORTED unless `arch` is one of the list. */
 HR_MUST_USE enum hr_status hr_model_config_check_arch(const char *arch, struct hr_err *err);
 

@@ -80,10 +80,20 @@ static void expect_in_layer(struct walk *w, int layer, const char *name, int n_r
 static void expect_layer(struct walk *w, int i) {
     const struct hr_model_config *c = &w->mf->config;
     int q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
-    expect_in_layer(w, i, "input_layernorm.weight", 1, c->dim);
-    expect_in_layer(w, i, "self_attn.q_proj.weight", q, c->dim);
-    expect_in_layer(w, i, "self_attn.k_proj.weight", kv, c->dim);
-    expect_in_layer(w, i, "self_attn.v_proj.weight", kv, c->dim);
+    struct hr_norm_names names = hr_model_norm_names(c);
+    const char *const norms[] = {names.attn, names.attn_post, names.ffn, names.ffn_post};
+    for (int n = 0; n < 4; n++)
+        if (norms[n]) expect_in_layer(w, i, norms[n], 1, c->dim);
+    if (c->fused) {
+        expect_in_layer(w, i, "self_attn.qkv_proj.weight", q + 2 * kv, c->dim);
+        expect_in_layer(w, i, "mlp.gate_up_proj.weight", 2 * c->n_ff, c->dim);
+    } else {
+        expect_in_layer(w, i, "self_attn.q_proj.weight", q, c->dim);
+        expect_in_layer(w, i, "self_attn.k_proj.weight", kv, c->dim);
+        expect_in_layer(w, i, "self_attn.v_proj.weight", kv, c->dim);
+        expect_in_layer(w, i, "mlp.gate_proj.weight", c->n_ff, c->dim);
+        expect_in_layer(w, i, "mlp.up_proj.weight", c->n_ff, c->dim);
+    }
     expect_in_layer(w, i, "self_attn.o_proj.weight", c->dim, q);
     if (c->qkv_bias) {
         expect_in_layer(w, i, "self_attn.q_proj.bias", 1, q);
@@ -92,12 +102,9 @@ static void expect_layer(struct walk *w, int i) {
     }
     if (c->o_bias) expect_in_layer(w, i, "self_attn.o_proj.bias", 1, c->dim);
     if (c->qk_norm) {
-        expect_in_layer(w, i, "self_attn.q_norm.weight", 1, c->head_dim);
-        expect_in_layer(w, i, "self_attn.k_norm.weight", 1, c->head_dim);
+        expect_in_layer(w, i, "self_attn.q_norm.weight", 1, c->qk_norm_wide ? q : c->head_dim);
+        expect_in_layer(w, i, "self_attn.k_norm.weight", 1, c->qk_norm_wide ? kv : c->head_dim);
     }
-    expect_in_layer(w, i, "post_attention_layernorm.weight", 1, c->dim);
-    expect_in_layer(w, i, "mlp.gate_proj.weight", c->n_ff, c->dim);
-    expect_in_layer(w, i, "mlp.up_proj.weight", c->n_ff, c->dim);
     expect_in_layer(w, i, "mlp.down_proj.weight", c->dim, c->n_ff);
     if (c->mlp_bias) {
         expect_in_layer(w, i, "mlp.gate_proj.bias", 1, c->n_ff);
@@ -108,9 +115,12 @@ static void expect_layer(struct walk *w, int i) {
 
 static bool may_be_ignored(const struct hr_model_file *mf, const char *name) {
     static const char buffer[] = ".rotary_emb.inv_freq";
+    static const char *const gguf_ropes[] = {"rope_freqs.weight", "rope_factors_long.weight",
+                                             "rope_factors_short.weight"};
     size_t len = strlen(name), n = strlen(buffer);
     if (len > n && strcmp(name + len - n, buffer) == 0) return true;
-    if (mf->is_gguf && strcmp(name, "rope_freqs.weight") == 0) return true;
+    for (size_t i = 0; mf->is_gguf && i < sizeof gguf_ropes / sizeof *gguf_ropes; i++)
+        if (strcmp(name, gguf_ropes[i]) == 0) return true;
     return mf->config.tied_embeddings && strcmp(name, "lm_head.weight") == 0;
 }
 
@@ -293,6 +303,14 @@ const char *hr_model_file_describe(const struct hr_model_file *mf) {
     return mf->describe;
 }
 
+static void print_rope(struct hr_buf *b, const struct hr_rope *r, int rope_dim) {
+    hr_buf_printf(b, "%d %d %a %a %a %a %a %a %a %d %d\n", rope_dim, (int)r->type, r->theta,
+                  r->factor, r->attention_factor, r->low_freq_factor, r->high_freq_factor,
+                  r->beta_fast, r->beta_slow, r->truncate, r->original_ctx);
+    for (int i = 0; r->type == HR_ROPE_LONGROPE && i < rope_dim / 2; i++)
+        hr_buf_printf(b, "%a ", (double)r->divisor[i]);
+}
+
 void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) {
     const struct hr_model_config *c = &mf->config;
     struct hr_buf b = {0};
@@ -304,8 +322,11 @@ void hr_model_file_fingerprint(const struct hr_model_file *mf, uint8_t out[32]) 
                   c->qk_norm);
     hr_buf_printf(&b, "%d\n", c->window);
     hr_buf_append(&b, (const char *)c->layer, (size_t)c->n_layers);
-    hr_buf_printf(&b, "\n%d %a %a %a %a %d\n", (int)c->rope.type, c->rope.theta, c->rope.factor,
-                  c->rope.low_freq_factor, c->rope.high_freq_factor, c->rope.original_ctx);
+    hr_buf_printf(&b, "\n%d %d %d %d %d %d %d %a %a %a\n", c->fused, c->qk_norm_wide,
+                  c->no_pre_norms, c->post_norms, c->norm_plus_one,
+                  c->gelu, c->root_scale, c->attn_scale, c->attn_softcap, c->final_softcap);
+    print_rope(&b, &c->rope, c->rope_dim);
+    if (c->two_ropes) print_rope(&b, &c->sliding_rope, c->rope_dim);
     for (size_t i = 0; i < mf->tensors->n; i++) {
         const struct hr_file_tensor *t = &mf->tensors->v[i];
         hr_buf_printf(&b, "%s %s %d %d %" PRIu64 "\n", t->name, hr_quant_info[t->type].name,

@@ -16,21 +16,34 @@
 #include "base/buf.h"
 #include "base/json.h"
 
-enum hr_rope_type { HR_ROPE_DEFAULT, HR_ROPE_LINEAR, HR_ROPE_LLAMA3 };
+enum hr_rope_type {
+    HR_ROPE_DEFAULT,
+    HR_ROPE_LINEAR,
+    HR_ROPE_DYNAMIC,
+    HR_ROPE_LLAMA3,
+    HR_ROPE_YARN,
+    HR_ROPE_LONGROPE
+};
+
+#define HR_ROPE_PAIRS_MAX 256
 
 /* How positions turn the pairs of a head; rope.c has the formulas. */
 struct hr_rope {
     enum hr_rope_type type;
-    double theta, factor; /* factor: all types but default */
+    double theta, factor;     /* factor: all types but default */
+    double attention_factor;  /* of cosines and sines; 1 but for yarn and longrope */
     double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn: turns in the original context, the ramp's ends */
+    bool truncate;                            /* yarn: the ramp begins and ends at whole pairs */
     int original_ctx;                         /* context before it was stretched */
+    float divisor[HR_ROPE_PAIRS_MAX];         /* longrope: of each pair, the set that is used */
 };
 
 #define HR_EOS_MAX    16
 #define HR_LAYERS_MAX 1024
 
 /* What sets a layer apart; hr_model_config.layer has the sum. */
-enum hr_layer_flag { HR_LAYER_SLIDING = 1 };
+enum hr_layer_flag { HR_LAYER_SLIDING = 1, HR_LAYER_NO_ROPE = 2 };
 
 struct hr_model_config {
     char arch[32]; /* "llama", "qwen2", "qwen3", ... as Hugging Face's model_type */
@@ -39,8 +52,20 @@ struct hr_model_config {
     float rms_eps;
     bool tied_embeddings; /* logits use the embedding matrix */
     bool qkv_bias, o_bias, mlp_bias;
-    bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
+    bool fused; /* one matrix holds q, k and v, one gate and up (Phi-3) */
+    bool qk_norm;       /* RMSNorm over each head of q and k (Qwen3, Gemma 3) */
+    bool qk_norm_wide;  /* and not over each head but over all of q, all of k (OLMo 2) */
+    bool no_pre_norms;  /* no norms before attention and feed-forward (OLMo 2) */
+    bool post_norms;    /* norms behind attention and feed-forward too, before the sums (Gemma, OLMo 2) */
+    bool norm_plus_one; /* the file's norm weights, q's and k's too, are to be taken plus 1 */
+    bool gelu;          /* gated by the tanh form of GELU, else by SiLU */
+    bool root_scale;    /* embeddings are scaled by sqrt(dim) */
+    double attn_scale;  /* of q.k */
+    double attn_softcap, final_softcap; /* of scores and logits; 0: none */
+    int rope_dim; /* dimensions of a head that are rotated */
     struct hr_rope rope;
+    bool two_ropes; /* sliding layers turn by sliding_rope, the others by rope */
+    struct hr_rope sliding_rope;
     int window; /* positions that sliding layers see; 0: all, or it is longer than the context */
     uint8_t layer[HR_LAYERS_MAX]; /* enum hr_layer_flag of each */
 };

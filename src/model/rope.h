@@ -10,4 +10,7 @@
  * configuration asks for. */
 double hr_rope_freq(const struct hr_rope *r, int rope_dim, int i);
 
+/* What a factor adds to the sharpness of attention, by yarn's rule; `by` is usually 1. */
+double hr_rope_yarn_scale(double factor, double by);
+
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "text/uniclass.h"
 
 void hr_trie_finish(struct hr_trie *t) {
     free(t->nodes);
@@ -67,12 +67,12 @@ static bool word_before(const char *s, size_t pos) {
     if (pos == 0) return false;
     do pos--;
     while (((unsigned char)s[pos] & 0xc0) == 0x80);
-    return hr_uni_is_word(hr_utf8_get(s + pos, &n));
+    return hr_uni_is_rust_word(hr_utf8_get(s + pos, &n));
 }
 
 static bool word_at(const char *s, size_t len, size_t pos) {
     int n;
-    return pos < len && hr_uni_is_word(hr_utf8_get(s + pos, &n));
+    return pos < len && hr_uni_is_rust_word(hr_utf8_get(s + pos, &n));
 }
 
 static size_t spaces_before(const char *s, size_t pos, size_t least) {

@@ -130,7 +130,8 @@ static inline struct hr_bpe_pair *find_pair(const struct hr_bpe *b, int32_t left
 
 static size_t join_bit(uint32_t left, uint32_t right) {
     if ((left | right) < 128) return left << 7 | right;
-    return JOIN_ASCII + (mix(((uint64_t)left << 21 | right) * 0xd6e8feb86659fd93u) & (JOIN_HASHED - 1));
+    return JOIN_ASCII +
+           (mix(((uint64_t)left << 21 | right) * 0xd6e8feb86659fd93u) & (JOIN_HASHED - 1));
 }
 
 static inline bool joins(const struct hr_bpe *b, uint32_t left, uint32_t right) {

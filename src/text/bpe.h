@@ -60,7 +60,8 @@ bool hr_bpe_add_merge(struct hr_bpe *b, uint32_t rank, const char *left, size_t 
 
 /* Makes merges of all pairs of tokens whose texts together are a token: as a vocabulary without a
  * list of merges means it (tiktoken's ranks, SentencePiece's scores). rank[i] is the rank of a pair
- * that makes token i; UINT32_MAX: none does, and i is no part of one. Equal ranks: leftmost first. */
+ * that makes token i; UINT32_MAX: none does, and i is no part of one. Equal ranks: leftmost first.
+ */
 void hr_bpe_add_all_merges(struct hr_bpe *b, const uint32_t *rank);
 /* After the last merge, and after unk and byte_fallback are set. */
 void hr_bpe_merges_done(struct hr_bpe *b);

@@ -94,8 +94,9 @@ static bool nmt_drops(uint32_t cp) {
 }
 
 static bool nmt_is_space(uint32_t cp) {
-    static const uint16_t spaces[] = {9,      0xa,    0xc,    0xd,    0x1680, 0x200b, 0x200c, 0x200d,
-                                      0x200e, 0x200f, 0x2028, 0x2029, 0x2581, 0xfeff, 0xfffd};
+    static const uint16_t spaces[] = {9,      0xa,    0xc,    0xd,    0x1680,
+                                      0x200b, 0x200c, 0x200d, 0x200e, 0x200f,
+                                      0x2028, 0x2029, 0x2581, 0xfeff, 0xfffd};
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
         if (spaces[i] == cp) return true;
     return false;

@@ -28,7 +28,7 @@ struct hr_norm_step {
     enum hr_uni_form form;
     char *from, *to; /* owned: REPLACE's literal, REPLACE's or PREPEND's text */
     size_t from_len, to_len;
-    struct hr_regex *regex; /* owned: REPLACE by a pattern; NULL: by the literal */
+    struct hr_regex *regex;       /* owned: REPLACE by a pattern; NULL: by the literal */
     struct hr_charsmap *charsmap; /* owned: CHARSMAP */
     bool left, right;             /* STRIP: which ends */
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * splitter: the families of GPT-2, of cl100k (Llama 3, Qwen) and of o200k (gpt-oss, Tekken).
+ * splitter: the families of GPT-2, of cl100k (Llama 3, Qwen) and of o200k (gpt-oss, Tekken, Kimi).
  *
  * Each function follows its pattern's alternatives from the left; where the pattern would
  * backtrack, a comment says what it ends at. Sources: the "pre_tokenizer" of the models'
- * tokenizer.json; openai/tiktoken, tiktoken_ext/openai_public.py. */
+ * tokenizer.json; openai/tiktoken, tiktoken_ext/openai_public.py; moonshotai/Kimi-K2-Instruct,
+ * tokenization_kimi.py. */
 #include "text/splitter.h"
 
 #include <string.h>
@@ -15,6 +16,8 @@
 #define BLANKS       "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define O200K_UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define O200K_LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define KIMI_UPPER   "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI_LOWER   "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define LEAD         "[^\\r\\n\\p{L}\\p{N}]?"
 
 const char hr_pattern_gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
@@ -31,6 +34,9 @@ const char hr_pattern_o200k[] =
 const char hr_pattern_tekken[] =
     LEAD O200K_UPPER "*" O200K_LOWER "+|" LEAD O200K_UPPER "+" O200K_LOWER
                      "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS;
+const char hr_pattern_kimi[] =
+    "[\\p{Han}]+|" LEAD KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?|" LEAD KIMI_UPPER
+    "+" KIMI_LOWER "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" BLANKS;
 
 enum { LETTER = 1, MARK = 2, NUMBER = 4, SPACE = 8, UPPER = 16, LOWER = 32, NEWLINE = 64 };
 
@@ -162,39 +168,68 @@ static size_t split_qwen35(const char *s, size_t len, size_t pos) {
     return split_cl100k(s, len, pos, 1, LETTER | MARK);
 }
 
+/* The class as Kimi's words see it: Han is no part of them. */
+static inline unsigned word_class_at(const char *s, size_t pos, size_t *next, bool no_han) {
+    unsigned c = class_at(s, pos, next);
+    int n;
+    bool han = no_han && *next - pos > 2 && hr_uni_is_han(hr_utf8_get(s + pos, &n));
+    return han ? c & ~(unsigned)(UPPER | LOWER) : c;
+}
+
+static inline size_t run_of_words(const char *s, size_t len, size_t pos, unsigned want,
+                                  bool no_han) {
+    size_t next;
+    while (pos < len && word_class_at(s, pos, &next, no_han) & want) pos = next;
+    return pos;
+}
+
+static size_t run_of_han(const char *s, size_t len, size_t pos) {
+    int n;
+    while (pos < len && (unsigned char)s[pos] >= 0xe0 && hr_uni_is_han(hr_utf8_get(s + pos, &n)))
+        pos += (size_t)n;
+    return pos;
+}
+
 /* UPPER* LOWER+ at pos, or pos when it does not match. When no lower-case letter follows the run,
  * the run gives back until its last character that counts as both, and the match ends after that
  * one. */
-static size_t upper_lower(const char *s, size_t len, size_t pos) {
+static inline size_t upper_lower(const char *s, size_t len, size_t pos, bool no_han) {
     size_t p = pos, both_end = pos, next;
     while (p < len) {
-        unsigned c = class_at(s, p, &next);
+        unsigned c = word_class_at(s, p, &next, no_han);
         if (!(c & UPPER)) break;
         if (c & LOWER) both_end = next;
         p = next;
     }
-    size_t end = run_of(s, len, p, LOWER, SIZE_MAX);
+    size_t end = run_of_words(s, len, p, LOWER, no_han);
     return end > p ? end : both_end;
 }
 
-static size_t split_o200k_words(const char *s, size_t len, size_t pos) {
+static inline size_t split_o200k_words(const char *s, size_t len, size_t pos, bool no_han) {
     size_t next, end;
-    unsigned c = class_at(s, pos, &next);
+    unsigned c = word_class_at(s, pos, &next, no_han);
     bool lead = !(c & (LETTER | NUMBER | NEWLINE)) && next < len;
-    if (lead && (end = upper_lower(s, len, next)) > next) return end;
-    if (c & (UPPER | LOWER) && (end = upper_lower(s, len, pos)) > pos) return end;
-    if (lead && (end = run_of(s, len, next, UPPER, SIZE_MAX)) > next) return end;
-    return run_of(s, len, pos, UPPER, SIZE_MAX);
+    if (lead && (end = upper_lower(s, len, next, no_han)) > next) return end;
+    if (c & (UPPER | LOWER) && (end = upper_lower(s, len, pos, no_han)) > pos) return end;
+    if (lead && (end = run_of_words(s, len, next, UPPER, no_han)) > next) return end;
+    return run_of_words(s, len, pos, UPPER, no_han);
 }
 
 static size_t split_o200k(const char *s, size_t len, size_t pos) {
-    size_t end = split_o200k_words(s, len, pos);
+    size_t end = split_o200k_words(s, len, pos, false);
     if (end > pos) return contraction(s, len, end, true);
     return split_rest(s, len, pos, 3, LETTER, true);
 }
 static size_t split_tekken(const char *s, size_t len, size_t pos) {
-    size_t end = split_o200k_words(s, len, pos);
+    size_t end = split_o200k_words(s, len, pos, false);
     return end > pos ? end : split_rest(s, len, pos, 1, LETTER, true);
+}
+static size_t split_kimi(const char *s, size_t len, size_t pos) {
+    size_t end = run_of_han(s, len, pos);
+    if (end > pos) return end;
+    end = split_o200k_words(s, len, pos, true);
+    if (end > pos) return contraction(s, len, end, true);
+    return split_rest(s, len, pos, 3, LETTER, false);
 }
 
 hr_split_fn hr_splitter_find(const char *pattern, size_t len) {
@@ -205,6 +240,7 @@ hr_split_fn hr_splitter_find(const char *pattern, size_t len) {
         {hr_pattern_gpt2, split_gpt2},   {hr_pattern_llama3, split_llama3},
         {hr_pattern_qwen2, split_qwen2}, {hr_pattern_qwen35, split_qwen35},
         {hr_pattern_o200k, split_o200k}, {hr_pattern_tekken, split_tekken},
+        {hr_pattern_kimi, split_kimi},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strlen(known[i].pattern) == len && memcmp(known[i].pattern, pattern, len) == 0) {

@@ -16,8 +16,8 @@ typedef size_t (*hr_split_fn)(const char *s, size_t len, size_t pos);
 /* The splitter of a pattern, by its exact text; NULL when none was written for it. */
 hr_split_fn hr_splitter_find(const char *pattern, size_t len);
 
-/* The patterns by name, for GGUF vocabularies. Static. */
+/* The patterns by name, for files that do not hold theirs. Static. */
 extern const char hr_pattern_gpt2[], hr_pattern_llama3[], hr_pattern_qwen2[], hr_pattern_qwen35[],
-    hr_pattern_o200k[], hr_pattern_tekken[];
+    hr_pattern_o200k[], hr_pattern_tekken[], hr_pattern_kimi[];
 
 #endif

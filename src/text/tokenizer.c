@@ -78,32 +78,31 @@ void hr_tokenizer_add_added(struct hr_tokenizer *t, struct hr_added_token token)
     if (token.id >= t->n_ids) t->n_ids = token.id + 1;
 }
 
-static void add_to_tries(struct hr_tokenizer *t) {
+/* Puts the added tokens into the tries and over the model's texts. One that is matched in
+ * normalized text also decodes to its normalized form, and if that is another one it is not skipped
+ * when special tokens are, as in the reference; `normal` keeps these forms. */
+static void add_added(struct hr_tokenizer *t, struct hr_token_text *all, char **normal) {
     struct hr_norm_work work = {0};
     for (int i = 0; i < t->n_added; i++) {
         const struct hr_added_token *a = &t->added[i];
         const char *s = a->content;
         const uint8_t *mark;
         size_t len = a->len;
-        if (a->normalized) hr_normalizer_run(&t->normalizer, s, len, NULL, &work, &s, &len, &mark);
+        uint8_t flags = HR_ID_EXISTS | HR_ID_ADDED | (a->special ? HR_ID_SPECIAL : 0);
+        if (a->normalized) {
+            hr_normalizer_run(&t->normalizer, s, len, NULL, &work, &s, &len, &mark);
+            s = normal[i] = hr_xstrndup(s, len);
+            if (len != a->len || memcmp(s, a->content, len) != 0) flags &= (uint8_t)~HR_ID_SPECIAL;
+        }
         hr_trie_add(a->normalized ? &t->normalized : &t->raw, s, len, i);
+        all[a->id] = (struct hr_token_text){s, len, flags};
     }
     hr_norm_work_finish(&work);
 }
 
-enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_text *model,
-                                 struct hr_err *err) {
+static enum hr_status make_tables(struct hr_tokenizer *t, const struct hr_token_text *all,
+                                  struct hr_err *err) {
     size_t n = (size_t)t->n_ids;
-    struct hr_token_text *all = hr_xcalloc(n + 1, sizeof *all);
-    for (int i = 0; i < t->n_model; i++) {
-        all[i] = model[i];
-        all[i].flags = model[i].s ? HR_ID_EXISTS : 0;
-    }
-    for (int i = 0; i < t->n_added; i++) {
-        const struct hr_added_token *a = &t->added[i];
-        uint8_t flags = HR_ID_EXISTS | HR_ID_ADDED | (a->special ? HR_ID_SPECIAL : 0);
-        all[a->id] = (struct hr_token_text){a->content, a->len, flags};
-    }
     t->flags = hr_xcalloc(n + 1, 1);
     t->text_offset = hr_xcalloc(n + 1, sizeof *t->text_offset);
     t->decoded_offset = hr_xcalloc(n + 1, sizeof *t->decoded_offset);
@@ -122,17 +121,44 @@ enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_t
         t->text_offset[i + 1] = (uint32_t)t->text.len;
         t->decoded_offset[i + 1] = (uint32_t)t->decoded.len;
         t->visible_offset[i + 1] = (uint32_t)t->visible.len;
-        if (t->text.len > UINT32_MAX / 2 || t->decoded.len > UINT32_MAX / 2) {
-            free(all);
+        if (t->text.len > UINT32_MAX / 2 || t->decoded.len > UINT32_MAX / 2)
             return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
-        }
     }
-    free(all);
     hr_buf_reserve(&t->visible, 1);
     t->token_bytes =
         (struct hr_token_bytes){(const uint8_t *)t->visible.data, t->visible_offset, t->n_ids};
-    add_to_tries(t);
     return HR_OK;
+}
+
+/* A model has no embedding for an id that is not there, so every text would fail. */
+static enum hr_status check_around(const struct hr_tokenizer *t, const struct hr_ids *around,
+                                   struct hr_err *err) {
+    for (size_t i = 0; i < around->len; i++) {
+        int32_t id = around->data[i];
+        if (id >= t->n_ids || !(t->flags[id] & HR_ID_EXISTS))
+            return hr_err_set(err, HR_ERR_FORMAT,
+                              "token %d, which goes around every text, is not in the vocabulary",
+                              id);
+    }
+    return HR_OK;
+}
+
+enum hr_status hr_tokenizer_seal(struct hr_tokenizer *t, const struct hr_token_text *model,
+                                 struct hr_err *err) {
+    struct hr_token_text *all = hr_xcalloc((size_t)t->n_ids + 1, sizeof *all);
+    char **normal = hr_xcalloc((size_t)t->n_added + 1, sizeof *normal);
+    for (int i = 0; i < t->n_model; i++) {
+        all[i] = model[i];
+        all[i].flags = model[i].s ? HR_ID_EXISTS : 0;
+    }
+    add_added(t, all, normal);
+    enum hr_status st = make_tables(t, all, err);
+    if (!st) st = check_around(t, &t->prefix, err);
+    if (!st) st = check_around(t, &t->suffix, err);
+    for (int i = 0; i < t->n_added; i++) free(normal[i]);
+    free(normal);
+    free(all);
+    return st;
 }
 
 /* One call of encode. */
@@ -144,9 +170,9 @@ struct encoding {
     struct hr_pieces pieces;
     struct hr_bpe_scratch bpe;
     struct hr_unigram_scratch unigram;
-    struct hr_buf mark;   /* a flag a byte of the text, made only when a normalizer moves bytes */
-    const uint8_t *marks; /* of the stretch that is being matched, or NULL */
-    size_t base;          /* without marks: where the stretch begins in the text */
+    struct hr_buf mark;    /* a flag a byte of the text, made only when a normalizer moves bytes */
+    const uint8_t *marks;  /* of the stretch that is being matched, or NULL */
+    size_t base;           /* without marks: where the stretch begins in the text */
     enum hr_status status; /* of the first piece that has no ids */
     struct hr_err *err;
 };

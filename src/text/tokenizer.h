@@ -2,8 +2,9 @@
  *
  * tokenizer: text to token ids and back, exactly as the model's own tokenizer does it.
  *
- * Built from a Hugging Face tokenizer.json or from a GGUF vocabulary. A component that is not known is
- * refused by its name, never guessed. Immutable after creation, so any number of threads may use one. */
+ * Built from a Hugging Face tokenizer.json, a GGUF vocabulary or a tiktoken.model. A component that
+ * is not known is refused by its name, never guessed. Immutable after creation, so any number of
+ * threads may use one. */
 #ifndef HR_TEXT_TOKENIZER_H
 #define HR_TEXT_TOKENIZER_H
 
@@ -15,8 +16,12 @@ struct hr_tokenizer;
 
 /* A vocabulary as a GGUF file states it. Borrowed for the call. */
 enum hr_token_type { /* tokenizer.ggml.token_type */
-    HR_TOKEN_NORMAL = 1, HR_TOKEN_UNKNOWN, HR_TOKEN_CONTROL, HR_TOKEN_USER_DEFINED, HR_TOKEN_UNUSED,
-    HR_TOKEN_BYTE,
+                     HR_TOKEN_NORMAL = 1,
+                     HR_TOKEN_UNKNOWN,
+                     HR_TOKEN_CONTROL,
+                     HR_TOKEN_USER_DEFINED,
+                     HR_TOKEN_UNUSED,
+                     HR_TOKEN_BYTE,
 };
 struct hr_vocab {
     const char *model; /* tokenizer.ggml.model: "gpt2", "llama", "gemma4" */
@@ -37,6 +42,23 @@ HR_MUST_USE enum hr_status hr_tokenizer_create_json(const char *json, size_t len
                                                     struct hr_tokenizer **out, struct hr_err *err);
 HR_MUST_USE enum hr_status hr_tokenizer_create_vocab(const struct hr_vocab *vocab,
                                                      struct hr_tokenizer **out, struct hr_err *err);
+
+/* A control token of a tokenizer that comes as tiktoken's ranks. Borrowed for the call. */
+struct hr_rank_token {
+    int32_t id;
+    const char *s;
+    size_t len;
+    bool special;
+};
+/* From tiktoken's file: lines of a token in base64 and its rank, which is its id; the pattern that
+ * splits text (NULL: Kimi's) and the control tokens are said elsewhere. */
+HR_MUST_USE enum hr_status hr_tokenizer_create_ranks(const char *ranks, size_t len,
+                                                     const char *pattern,
+                                                     const struct hr_rank_token *control,
+                                                     size_t n_control, struct hr_tokenizer **out,
+                                                     struct hr_err *err);
+/* How many tokens such a file holds: the first control token's id. */
+size_t hr_tokenizer_count_ranks(const char *ranks, size_t len);
 void hr_tokenizer_destroy(struct hr_tokenizer **tok);
 
 /* A range of bytes in a text, [begin, end). Ranges are sorted and do not overlap. */
@@ -45,14 +67,15 @@ struct hr_span {
 };
 
 struct hr_encode_opts {
-    bool add_special;          /* run the post-processor (BOS, EOS as tokenizer.json says) */
-    bool parse_special;        /* text of special tokens outside `plain` becomes the control token */
-    const struct hr_span *plain; /* written by a user: a special token whose match touches one of these */
-    size_t n_plain;              /* is plain text (non-special added tokens still match) */
+    bool add_special;   /* run the post-processor (BOS, EOS as tokenizer.json says) */
+    bool parse_special; /* text of special tokens outside `plain` becomes the control token */
+    const struct hr_span
+        *plain;     /* written by a user: a special token whose match touches one of these */
+    size_t n_plain; /* is plain text (non-special added tokens still match) */
 };
 
-/* Appends the ids of `text` (valid UTF-8) to `out`. Errors: HR_ERR_FORMAT for text that the tokenizer
- * cannot represent where the reference fails too. */
+/* Appends the ids of `text` (valid UTF-8) to `out`. Errors: HR_ERR_FORMAT for text that the
+ * tokenizer cannot represent where the reference fails too. */
 HR_MUST_USE enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *text,
                                                size_t len, const struct hr_encode_opts *opts,
                                                struct hr_ids *out, struct hr_err *err);
@@ -64,13 +87,14 @@ void hr_tokenizer_decode(const struct hr_tokenizer *tok, const int32_t *ids, siz
 
 int hr_tokenizer_n_vocab(const struct hr_tokenizer *tok); /* 1 + the highest id */
 bool hr_tokenizer_is_special(const struct hr_tokenizer *tok, int32_t id);
-/* The id of a token by its text as the file writes it (added tokens first); -1 when there is none. */
+/* The id of a token by its text as the file writes it (added tokens first); -1 when there is none.
+ */
 int32_t hr_tokenizer_find(const struct hr_tokenizer *tok, const char *s, size_t len);
 
 /* The bytes that each token adds to a completion, in one table that the engine can hold without
- * knowing text: token i is bytes[offset[i] .. offset[i+1]). Special tokens add nothing. Borrowed until
- * the tokenizer is destroyed. The concatenation over a completion's ids, with invalid UTF-8 replaced
- * as in decode, equals hr_tokenizer_decode(ids, skip_special). */
+ * knowing text: token i is bytes[offset[i] .. offset[i+1]). Special tokens add nothing. Borrowed
+ * until the tokenizer is destroyed. The concatenation over a completion's ids, with invalid UTF-8
+ * replaced as in decode, equals hr_tokenizer_decode(ids, skip_special). */
 struct hr_token_bytes {
     const uint8_t *bytes;
     const uint32_t *offset; /* [n_tokens + 1] */

@@ -10,8 +10,9 @@
  *
  * "llama" and "gemma4" are SentencePiece's BPE over characters: spaces are written as U+2581, a
  * character without a token as byte tokens. "llama" has no merges but scores: any two tokens that
- * make a third may be merged, the highest score first. "gemma4" has merges. Source: ggml-org/llama.cpp src/llama-vocab.cpp (names, token types),
- * the tokenizer.json of each model (steps). */
+ * make a third may be merged, the highest score first. "gemma4" has merges. Source:
+ * ggml-org/llama.cpp src/llama-vocab.cpp (names, token types), the tokenizer.json of each model
+ * (steps). */
 #include "text/tokenizer_int.h"
 
 #include <math.h>
@@ -190,8 +191,8 @@ static bool is_chars(const struct hr_vocab *v) {
     return is_scored(v) || strcmp(v->model, "gemma4") == 0;
 }
 
-/* Merges by scores: the ranks are the places in descending order, equal for equal scores, so that of
- * these the leftmost pair goes first. Only tokens that a text can give take part. */
+/* Merges by scores: the ranks are the places in descending order, equal for equal scores, so that
+ * of these the leftmost pair goes first. Only tokens that a text can give take part. */
 struct scored {
     float score;
     int id;
@@ -238,8 +239,8 @@ static enum hr_status add_plain_merges(struct hr_tokenizer *t, const struct hr_v
     return HR_OK;
 }
 
-/* A token of spaces is also found where U+2581 itself stands in a text, as in the model's own files,
- * which write it so. Added before its other form, whose text it then keeps. */
+/* A token of spaces is also found where U+2581 itself stands in a text, as in the model's own
+ * files, which write it so. Added before its other form, whose text it then keeps. */
 static void add_blank_form(struct hr_tokenizer *t, const char *s, struct hr_added_token a) {
     struct hr_buf text = {0};
     for (size_t i = 0; i < a.len; i++) {
@@ -267,8 +268,10 @@ static void add_control_tokens(struct hr_tokenizer *t, const struct hr_vocab *v)
 
 static enum hr_status check_scores(const struct hr_vocab *v, struct hr_err *err) {
     if (!v->scores)
-        return hr_err_set(err, HR_ERR_FORMAT, "tokenizer.ggml.scores is missing: the model \"%s\" "
-                          "merges by scores", v->model);
+        return hr_err_set(err, HR_ERR_FORMAT,
+                          "tokenizer.ggml.scores is missing: the model \"%s\" "
+                          "merges by scores",
+                          v->model);
     for (int i = 0; i < v->n_tokens; i++) {
         if (isnan(v->scores[i]))
             return hr_err_set(err, HR_ERR_FORMAT,

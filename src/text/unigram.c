@@ -219,8 +219,7 @@ static bool offer_tokens(struct search *x, size_t pos, size_t mblen) {
     bool single = false;
     uint32_t node = 0;
     for (size_t n = 1; n <= reach; n++) {
-        const struct hr_unigram_edge *e =
-            &u->edges[edge_slot(u, node, (uint8_t)x->s[pos + n - 1])];
+        const struct hr_unigram_edge *e = &u->edges[edge_slot(u, node, (uint8_t)x->s[pos + n - 1])];
         if (e->node == FREE) break;
         node = e->child;
         int32_t id = u->token_at[node];

@@ -49,11 +49,12 @@ struct hr_unigram_scratch {
 };
 void hr_unigram_scratch_finish(struct hr_unigram_scratch *s);
 
-/* Appends the ids of the pieces of s. Memory is that of the longest stretch in which the paths do not
- * meet, four bytes a byte. Errors: HR_ERR_FORMAT for an unknown character without an unknown token. */
+/* Appends the ids of the pieces of s. Memory is that of the longest stretch in which the paths do
+ * not meet, four bytes a byte. Errors: HR_ERR_FORMAT for an unknown character without an unknown
+ * token. */
 HR_MUST_USE enum hr_status hr_unigram_encode(const struct hr_unigram *u, const char *s,
                                              const struct hr_span *pieces, size_t n_pieces,
-                                             struct hr_unigram_scratch *scratch,
-                                             struct hr_ids *out, struct hr_err *err);
+                                             struct hr_unigram_scratch *scratch, struct hr_ids *out,
+                                             struct hr_err *err);
 
 #endif

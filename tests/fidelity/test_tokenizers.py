@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every tokenizer of the kit gives the reference's ids and texts; skips where the kit is not."""
+"""Tokenizers give the reference's ids and texts: on the committed small cases; on the kit's, where it
+is; on generated texts, where `tokenizers` or `tiktoken` can be imported."""
 import importlib.util
 import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -16,27 +19,48 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get('HEADRACE_BIN', str(ROOT / 'build' / 'headrace'))
 KIT = kit_cases.kit_folder()
 NAMES = sorted(p.name for p in KIT.iterdir()) if KIT else []
+OWN_NAMES = sorted(p.name for p in kit_cases.OWN.iterdir())
+N_DIFF = 6000  # texts in CI; the script's own default is 20,000
 
-pytestmark = [
-    pytest.mark.skipif(not KIT, reason='no kit (set HEADRACE_KIT)'),
-    pytest.mark.skipif(not os.path.exists(BINARY), reason='headrace is not built'),
-]
-
-
-def compare(name, gguf, tmp_path):
-    path = kit_cases.plain_file(KIT / name, 'vocab.gguf' if gguf else 'tokenizer.json', tmp_path)
-    if path is None:
-        pytest.skip('the kit has no such file')
-    asked = kit_cases.asked_of(KIT / name, gguf)
-    wrong = kit_cases.ask(BINARY, ['--model' if gguf else '--tokenizer', str(path)], asked)
-    assert wrong == []
+pytestmark = pytest.mark.skipif(not os.path.exists(BINARY), reason='headrace is not built')
+with_kit = pytest.mark.skipif(not KIT, reason='no kit (set HEADRACE_KIT)')
 
 
+def compare(folder, gguf, tmp_path):
+    source = kit_cases.source_of(folder, gguf, tmp_path)
+    if source is None:
+        pytest.skip('there is no such file')
+    assert kit_cases.ask(BINARY, source, kit_cases.asked_of(folder, gguf)) == []
+
+
+@pytest.mark.parametrize('name', OWN_NAMES)
+def test_own_cases(name, tmp_path):
+    compare(kit_cases.OWN / name, False, tmp_path)
+
+
+@with_kit
 @pytest.mark.parametrize('name', NAMES)
 def test_tokenizer_json(name, tmp_path):
-    compare(name, False, tmp_path)
+    compare(KIT / name, False, tmp_path)
 
 
+@with_kit
 @pytest.mark.parametrize('name', NAMES)
 def test_gguf_vocabulary(name, tmp_path):
-    compare(name, True, tmp_path)
+    compare(KIT / name, True, tmp_path)
+
+
+def run_script(name, *arguments):
+    done = subprocess.run([sys.executable, str(pathlib.Path(__file__).parent / name), '--bin', BINARY,
+                           *arguments], capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_generated_texts_against_the_reference():
+    run_script('diff_tokenizers.py', '--n', str(N_DIFF))
+
+
+def test_generated_texts_against_tiktoken():
+    run_script('diff_tiktoken.py')

@@ -5,9 +5,11 @@
 The kit is looked for at $HEADRACE_KIT, else at ../shared/kit beside the repository; without it the
 script says that it skips and ends with 77. For every tokenizer: cases.jsonl (ids, ids_special,
 ids_plain, decoded, decoded_skip) and decode.jsonl with tokenizer.json; and with --gguf the
-vocab.gguf beside it over the same cases and over llama.cpp's own .inp/.out pairs.
+vocab.gguf beside it over the same cases and over llama.cpp's own .inp/.out pairs. --own: the
+project's small cases beside this script (make_cases.py), where a tokenizer may also be a directory
+with a tiktoken.model; these need no kit.
 
-    tests/fidelity/tokenizers.py [--bin build/headrace] [--gguf] [NAME ...]
+    tests/fidelity/tokenizers.py [--bin build/headrace] [--gguf | --own] [NAME ...]
 """
 import argparse
 import gzip
@@ -19,6 +21,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+OWN = ROOT / 'tests' / 'fidelity' / 'cases'
 
 # With --gguf, what a GGUF cannot know or llama.cpp does otherwise than the model's own tokenizer:
 # an early Qwen2.5 vocabulary without its last tokens; llama.cpp's pairs that leave out NFC; which of
@@ -52,8 +55,22 @@ def plain_file(folder, name, scratch):
     return out
 
 
+def source_of(folder, gguf, scratch):
+    """The options that name the tokenizer; None when the folder has none of this kind."""
+    if (folder / 'tiktoken.model').exists() and not gguf:
+        return ['--model', str(folder)]
+    path = plain_file(folder, 'vocab.gguf' if gguf else 'tokenizer.json', scratch)
+    return path and ['--model' if gguf else '--tokenizer', str(path)]
+
+
 def load_lines(path):
     return [json.loads(line) for line in open(path, encoding='utf-8')] if path.exists() else []
+
+
+def decoded_of(c, text=None):
+    """The wanted texts of a case; a small file leaves out what equals the one before."""
+    decoded = c.get('decoded', text)
+    return {'decoded': decoded, 'decoded_skip': c.get('decoded_skip', decoded)}
 
 
 def questions(folder):
@@ -62,13 +79,13 @@ def questions(folder):
     for c in load_lines(folder / 'cases.jsonl'):
         text = c['text']
         out.append((c['id'], {'text': text, 'parse_special': True},
-                    {k: c[k] for k in ('ids', 'decoded', 'decoded_skip')}))
+                    {'ids': c['ids'], **decoded_of(c, text)}))
         out.append((c['id'] + ' special',
                     {'text': text, 'parse_special': True, 'add_special': True},
-                    {'ids': c['ids_special']}))
+                    {'ids': c.get('ids_special', c['ids'])}))
         out.append((c['id'] + ' plain', {'text': text}, {'ids': c.get('ids_plain', c['ids'])}))
     for c in load_lines(folder / 'decode.jsonl'):
-        out.append((c['id'], {'ids': c['ids']}, {k: c[k] for k in ('decoded', 'decoded_skip')}))
+        out.append((c['id'], {'ids': c['ids']}, decoded_of(c)))
     return out
 
 
@@ -122,11 +139,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--bin', default=os.environ.get('HEADRACE_BIN') or ROOT / 'build/headrace')
     parser.add_argument('--gguf', action='store_true', help='the GGUF vocabularies instead')
+    parser.add_argument('--own', action='store_true', help="the project's own cases instead")
     parser.add_argument('--verbose', type=int, default=3, metavar='N',
                         help='show N differences of each')
     parser.add_argument('names', nargs='*')
     args = parser.parse_args()
-    kit = kit_folder()
+    kit = OWN if args.own else kit_folder()
     if kit is None:
         print('skipped: no kit (set HEADRACE_KIT)')
         return 77
@@ -135,11 +153,11 @@ def main():
         for folder in sorted(kit.iterdir()):
             if args.names and folder.name not in args.names:
                 continue
-            path = plain_file(folder, 'vocab.gguf' if args.gguf else 'tokenizer.json', scratch)
-            if path is None:
+            source = source_of(folder, args.gguf, scratch)
+            if source is None:
                 continue
             asked = asked_of(folder, args.gguf)
-            wrong = ask(args.bin, ['--model' if args.gguf else '--tokenizer', str(path)], asked)
+            wrong = ask(args.bin, source, asked)
             n_asked += 1
             good += report(folder.name, asked, wrong, args.verbose)
     print(f'{good} of {n_asked} tokenizers agree in full')

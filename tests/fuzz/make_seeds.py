@@ -3,6 +3,7 @@
 """make_seeds: writes the seeds of the fuzz targets, corpus/<what>/seed-<name>. All of it is made here; the
 other files of a corpus are inputs that once were findings. Needs nothing but Python, and zstd's frame
 format is simple enough to write one raw block by hand."""
+import base64
 import gzip
 import json
 import pathlib
@@ -178,6 +179,15 @@ def ggufs():
     seed("gguf", "all-types", gguf([], [(k, k, (256, 2)) for k in BLOCKS]))
     seed("gguf", "vocab-qwen2", gguf(vocab_kvs(pre="qwen2"), []))
     seed("gguf", "vocab-llama3", gguf(vocab_kvs(pre="llama-bpe"), []))
+    scores = kv("tokenizer.ggml.scores", ARRAY, array(F32, [struct.pack("<f", -i) for i in range(262)]))
+    pieces = ["<unk>", "</s>", "\u2581a", "a", "\u2581", "b"] + [f"<0x{i:02X}>" for i in range(256)]
+    types = [2, 3, 1, 1, 1, 1] + [6] * 256
+    seed("gguf", "vocab-llama", gguf([
+        kv("tokenizer.ggml.model", STRING, string("llama")), scores,
+        kv("tokenizer.ggml.tokens", ARRAY, array(STRING, [string(t) for t in pieces])),
+        kv("tokenizer.ggml.token_type", ARRAY, array(I32, [struct.pack("<i", t) for t in types])),
+        kv("tokenizer.ggml.unknown_token_id", U32, bytes(4)),
+        kv("tokenizer.ggml.eos_token_id", U32, struct.pack("<I", 1))], []))
     seed("gguf", "empty", gguf([], []))
     seed("gguf", "arrays", gguf([kv("a", ARRAY, array(ARRAY, [array(U32, [b"\1\0\0\0"])])),
                                  kv("b", ARRAY, array(BOOL, [b"\0", b"\1"]))], []))
@@ -269,7 +279,18 @@ def byte_alphabet():
     return [chr(b) for b in codes] + [chr(256 + i) for i in range(256 - len(codes))]
 
 
+def charsmap():
+    """A double-array trie of one key, "A", which becomes "a": the root's offset is 1, so that the child stands
+    at 1 ^ 0x41; that node has a leaf, at its own index ^ 1, whose value is the replacement's place."""
+    units = [0] * 256
+    units[0] = 1 << 10
+    units[0x40] = 1 << 10 | 1 << 8 | 0x41
+    units[0x41] = 1 << 31
+    return struct.pack("<I256I", 1024, *units) + b"a\0"
+
+
 def tokenizers():
+    seed("charsmap", "one-key", bytes([6]) + b"Abc\xcc\x81A" + charsmap())
     chars = byte_alphabet()
     vocab = {c: i for i, c in enumerate(chars)}
     for merged in ("he", "ll", "hell", "\u0120w", "aa"):
@@ -303,10 +324,21 @@ def tokenizers():
                   {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
                   {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}}
     seed("tokenizer", "pieces", json.dumps(pieces) + "\0ab \u00e9 a")
+    unigram = {"model": {"type": "Unigram", "unk_id": 0, "byte_fallback": True, "vocab": [
+                   ["<unk>", 0], ["\u2581a", -1.5], ["a", -2], ["\u2581", -3e0], ["ab", -2.25], ["<0xC3>", -9]]},
+               "normalizer": {"type": "Sequence", "normalizers": [
+                   {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap()).decode()},
+                   {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
+               "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+               "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"}}
+    seed("tokenizer", "unigram", json.dumps(unigram) + "\0Aa  ab \u00e9")
+    ranks = [bytes([i]) for i in range(256)] + [b"ab", b" a", b"abc"]
+    seed("tokenizer", "ranks", "".join(f"{base64.b64encode(r).decode()} {i}\n" for i, r in enumerate(ranks))
+         + "\0abc 12 ab<|im_end|>")
     for kind in ("Digits", "Punctuation", "Whitespace", "WhitespaceSplit", "Metaspace"):
         tiny = {"model": {"type": "BPE", "vocab": {"a": 0, "1": 1}, "merges": []}, "decoder": {"type": "ByteLevel"},
                 "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-                    {"type": kind, "individual_digits": True, "behavior": "Isolated"}, {"type": "ByteLevel"}]}}
+                    {"type": kind, "individual_digits": True, "behavior": "Isolated", "replacement": "\u2581"}, {"type": "ByteLevel"}]}}
         seed("tokenizer", kind.lower(), json.dumps(tiny) + "\0a1!a")
     nfkd = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "decoder": {"type": "ByteLevel"},
             "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKD"}, {"type": "NFC"}]},

@@ -157,7 +157,8 @@ def tiny_tokenizer(path, n_vocab):
 
 
 def tiny_config(name):
-    from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+    from transformers import (Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig,
+                              Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
 
     common = dict(vocab_size=264, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                   num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
@@ -168,6 +169,32 @@ def tiny_config(name):
         return LlamaConfig(**common, rope_parameters=rope, attention_bias=True, mlp_bias=True)
     if name == "tiny-mistral":
         return MistralConfig(**common, sliding_window=24)
+    if name == "tiny-phi3":  # all sequences are longer than 32: the long set
+        sets = {"short_factor": [1 + 0.1 * i for i in range(6)],
+                "long_factor": [1.5, 2.0, 3.5, 5.0, 9.0, 14.0]}
+        rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75, **sets}
+        return Phi3Config(**common, rope_parameters=rope, original_max_position_embeddings=32,
+                          sliding_window=60, pad_token_id=256)
+    gemma = {**common, "num_hidden_layers": 3, "hidden_size": 72, "head_dim": 16,
+             "query_pre_attn_scalar": 24, "sliding_window": 20, "pad_token_id": 256,
+             "tie_word_embeddings": False}
+    if name == "tiny-gemma3":
+        kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+        return Gemma3TextConfig(**gemma, layer_types=kinds, rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
+    if name == "tiny-gemma2":
+        return Gemma2Config(**gemma, attn_logit_softcapping=2.0, final_logit_softcapping=12.0)
+    if name == "tiny-smollm3":
+        return SmolLM3Config(**{**common, "num_hidden_layers": 3}, no_rope_layers=[1, 0, 1],
+                             rope_theta=50000.0, use_sliding_window=True, sliding_window=30,
+                             pad_token_id=256)
+    if name == "tiny-olmo2":
+        return Olmo2Config(**common, pad_token_id=256)
+    if name == "tiny-yarn":
+        rope = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 6.0, "beta_fast": 8.0,
+                "original_max_position_embeddings": 64}
+        return Qwen3Config(**common, head_dim=32, use_sliding_window=False, rope_parameters=rope)
     if name == "tiny-qwen2":
         return Qwen2Config(**common, tie_word_embeddings=True, use_sliding_window=False)
     return Qwen3Config(**common, head_dim=32, use_sliding_window=False,
@@ -186,11 +213,14 @@ def make_tiny_model(name):
     with torch.no_grad():
         for key, p in model.named_parameters():
             if "norm" in key:
-                p.copy_(1 + 0.2 * torch.randn_like(p))
+                one = 0 if name.startswith("tiny-gemma") else 1  # which is not in Gemma's files
+                p.copy_(one + 0.2 * torch.randn_like(p))
+            elif "embed" in key and name.startswith("tiny-gemma"):
+                p.copy_(0.6 / model.config.hidden_size ** 0.5 * torch.randn_like(p))
             elif "embed" in key or "lm_head" in key:
                 p.copy_((0.25 if model.config.tie_word_embeddings else 0.6) * torch.randn_like(p))  # spread: about 5
             else:
-                p.copy_(0.15 * torch.randn_like(p))  # attention neither flat nor one-hot
+                p.copy_(SPREAD.get(name, 0.15) * torch.randn_like(p))
             p.copy_(p.to(torch.bfloat16).float())
     model.to(torch.bfloat16).save_pretrained(out)
     (out / "model.safetensors").chmod(0o644)
@@ -210,7 +240,12 @@ def make_tiny_model(name):
 
 
 # A name's place is its seed: new ones go to the end.
-TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral"]
+TINY = ["tiny-llama3", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-phi3", "tiny-gemma3", "tiny-gemma2",
+        "tiny-smollm3", "tiny-yarn", "tiny-olmo2"]
+
+# Standard deviation of a model's matrices: attention is neither flat nor one-hot. Longrope's factor
+# sharpens it, so that Phi-3 needs less.
+SPREAD = {"tiny-phi3": 0.12}
 
 
 def make_tiny():

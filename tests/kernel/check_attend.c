@@ -14,6 +14,7 @@
 struct shape {
     int n_heads, n_kv_heads, head_dim;
     int window; /* 0: none */
+    float cap;  /* of the scores; 0: none */
 };
 
 /* Sequences of given lengths; row i of sequence s is token offset[s] + i of q, k, v. */
@@ -84,7 +85,8 @@ static struct rig rig_create(const struct world *w, const struct check_tier *tie
                                   .n_kv_heads = w->s.n_kv_heads,
                                   .head_dim = w->s.head_dim,
                                   .rope_dim = rope_dim,
-                                  .scale = attn_scale(&w->s)};
+                                  .scale = attn_scale(&w->s),
+                                  .softcap = w->s.cap};
     struct hr_err err;
     check_ok(g.c.ops->kv_create(g.c.be, 2, w->n_pages, 0, &shape, &g.kv, &err), &err);
     g.qkv = check_tensor(&g.c, HR_F32, max_tokens, qkv_cols(&w->s), NULL);
@@ -205,6 +207,10 @@ static void want_head(const struct world *w, int s, int row, int head, double *o
             size += fabs(p) * scale;
         }
         off[t] = (dim + 2) * EPS_F32 * size;
+        if (sh->cap > 0) { /* tanh makes no error larger, and adds 7 roundings of its own */
+            score[t] = (double)sh->cap * tanh(score[t] / (double)sh->cap);
+            off[t] += 7 * EPS_F32 * fabs(score[t]);
+        }
         if (score[t] > max) max = score[t];
     }
     for (int t = t0; t <= row; t++) sum += exp(score[t] - max);
@@ -250,8 +256,8 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
     size_t n = (size_t)w.n_tokens * (size_t)(s.n_heads * s.head_dim);
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     char name[128], what[192];
-    snprintf(name, sizeof name, "attend_%s_h%d_kv%d_d%d_w%d_n%d_%s", check_act_names[act],
-             s.n_heads, s.n_kv_heads, s.head_dim, s.window, len[0], tier->name);
+    snprintf(name, sizeof name, "attend_%s_h%d_kv%d_d%d_w%d_c%g_n%d_%s", check_act_names[act],
+             s.n_heads, s.n_kv_heads, s.head_dim, s.window, (double)s.cap, len[0], tier->name);
     run(&w, tier, 1, 1, y);
     compare(name, &w, y);
     static const int chunks[] = {2, 7, 16, 33, 100, 256, 300};
@@ -280,7 +286,7 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
 /* A sequence whose numbers went wrong spoils no other: not beside it, and not after it through what
  * a thread keeps. */
 static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dtype act) {
-    struct world w = world_create((struct shape){4, 2, 32, 0}, act, 3, (const int[]){20, 20, 300});
+    struct world w = world_create((struct shape){4, 2, 32, 0, 0}, act, 3, (const int[]){20, 20, 300});
     size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     run(&w, tier, 1, 100, y);
@@ -292,7 +298,7 @@ static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dty
     for (size_t i = 0; i < 20 * row; i++) check_true(name, isnan(z[i]));
     /* a wrong row spoils those that follow it in the sequence, and none before */
     world_destroy(&w);
-    w = world_create((struct shape){4, 2, 32, 0}, act, 1, (const int[]){40});
+    w = world_create((struct shape){4, 2, 32, 0, 0}, act, 1, (const int[]){40});
     run(&w, tier, 1, 40, y);
     for (size_t i = 17 * cols; i < 18 * cols; i++) w.qkv[i] = NAN;
     run(&w, tier, 1, 40, z);
@@ -304,7 +310,7 @@ static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dty
 
 /* A row sees nothing of what lies before its window, also when that is not a number. */
 static void nan_before_the_window_is_not_seen(const struct check_tier *tier, enum hr_dtype act) {
-    struct world w = world_create((struct shape){4, 2, 32, 25}, act, 1, (const int[]){300});
+    struct world w = world_create((struct shape){4, 2, 32, 25, 0}, act, 1, (const int[]){300});
     size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     run(&w, tier, 1, 40, y);
@@ -321,9 +327,9 @@ static void nan_before_the_window_is_not_seen(const struct check_tier *tier, enu
 
 static void cases(const struct check_tier *tier) {
     static const struct shape shapes[] = {
-        {9, 3, 64, 0},  {4, 4, 32, 0},  {8, 1, 80, 0},  {2, 2, 33, 0},  {6, 2, 128, 0},
-        {50, 1, 16, 0}, {3, 3, 2, 0},   {4, 2, 32, 1},  {4, 2, 16, 20}, {6, 1, 33, 100},
-        {2, 2, 16, 40}, {4, 2, 32, 256}};
+        {9, 3, 64, 0, 0},  {4, 4, 32, 0, 0},   {8, 1, 80, 0, 2},  {2, 2, 33, 0, 0},
+        {6, 2, 128, 0, 0}, {50, 1, 16, 0, 0},  {3, 3, 2, 0, 0},   {4, 2, 32, 1, 0},
+        {4, 2, 16, 20, 0}, {6, 1, 33, 100, 1}, {2, 2, 16, 40, 0}, {4, 2, 32, 256, 0}};
     static const int lens[][3] = {{300, 17, 1},  {60, 256, 257}, {16, 15, 33},   {70, 5, 40},
                                   {40, 270, 2},  {20, 3, 18},    {30, 1, 2},     {40, 1, 3},
                                   {300, 20, 21}, {280, 100, 99}, {270, 256, 40}, {299, 257, 256}};
@@ -334,7 +340,7 @@ static void cases(const struct check_tier *tier) {
     nan_stays_in_its_sequence(tier, HR_BF16);
     nan_before_the_window_is_not_seen(tier, HR_F32);
     nan_before_the_window_is_not_seen(tier, HR_BF16);
-    one_shape(tier, (struct shape){3, 1, 64, 0}, HR_BF16, 1, (const int[]){800});
+    one_shape(tier, (struct shape){3, 1, 64, 0, 0}, HR_BF16, 1, (const int[]){800});
 }
 
 static void bench(const struct check_tier *tier) {
@@ -346,7 +352,7 @@ static void bench(const struct check_tier *tier) {
     for (size_t i = 0; i < 3; i++) {
         int len[8];
         for (int s = 0; s < 8; s++) len[s] = runs[i].len;
-        struct world w = world_create((struct shape){9, 3, 64, 0}, HR_BF16, runs[i].n_seqs, len);
+        struct world w = world_create((struct shape){9, 3, 64, 0, 0}, HR_BF16, runs[i].n_seqs, len);
         struct rig g = rig_create(&w, tier, n_threads, 600);
         float *y = hr_xmalloc((size_t)w.n_tokens * 576 * sizeof *y);
         struct piece all[8];

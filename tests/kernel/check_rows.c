@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * check_rows: the operations on single rows against f64: embedding, norms, rotary positions with
- * and without head norms, gated activation, and the exponential that softmax and sampling share.
+ * and without head norms, gated activations, soft caps, and the exponential that softmax and sampling share.
  *
  * Tolerances: u = 2^-24 is one rounding. A mean of n squares is off by at most (n / 16 + 6) u, half
  * of it after the root; exp by 4 u over its whole range (its argument's reduction 2, the polynomial
@@ -108,7 +108,8 @@ static void norm_case(const struct check_tier *tier, enum hr_dtype act, int dim,
     op_close(&o);
 }
 
-static void silu_case(const struct check_tier *tier, enum hr_dtype act, int n_ff, int n) {
+/* silu_mul, or gelu_mul. */
+static void gate_case(const struct check_tier *tier, enum hr_dtype act, int n_ff, int n, bool gelu) {
     struct op o;
     op_open(&o, tier, act, 1 + n_ff % 3, n);
     float *x = rand_array((size_t)n * 2 * (size_t)n_ff, 12);
@@ -116,7 +117,7 @@ static void silu_case(const struct check_tier *tier, enum hr_dtype act, int n_ff
     for (int i = 0; i < n_ff && i < 10; i++) x[i] = edges[i];
     struct hr_tensor *tx = check_tensor(&o.c, HR_F32, n, 2 * n_ff, x),
                      *ty = check_tensor(&o.c, act, n, n_ff, NULL);
-    o.c.ops->silu_mul(o.c.be, ty, tx);
+    (gelu ? o.c.ops->gelu_mul : o.c.ops->silu_mul)(o.c.be, ty, tx);
     size_t size = (size_t)n * (size_t)n_ff;
     float *y = hr_xmalloc(size * 4);
     o.c.ops->tensor_read(o.c.be, ty, 0, n, y);
@@ -125,15 +126,20 @@ static void silu_case(const struct check_tier *tier, enum hr_dtype act, int n_ff
         for (int d = 0; d < n_ff; d++) {
             double g = (double)x[i * 2 * n_ff + d], u = (double)x[(i * 2 + 1) * n_ff + d];
             size_t at = (size_t)i * (size_t)n_ff + (size_t)d;
-            want[at] = g / (1 + exp(-g)) * u;
+            /* what exp sees, and its size: 4 roundings of it move the result by as much */
+            double z = gelu ? 2 * sqrt(2 / M_PI) * (g + 0.044715 * g * g * g) : g;
+            double near = gelu ? fabs(z) < 90 ? 5 * fabs(z) : 0 : 0;
+            want[at] = g / (1 + exp(-z)) * u;
             /* below exp's range the quotient ends at |g| e^-88.3: as good as the 0 that is wanted
              */
-            tol[at] =
-                act_tol(want[at], fabs(want[at]) * 8 * EPS_F32 + fabs(g * u) * 5e-39 + 1e-38, act);
+            tol[at] = act_tol(want[at],
+                              fabs(want[at]) * (8 + near) * EPS_F32 + fabs(g * u) * 5e-39 + 1e-38,
+                              act);
         }
     }
     char name[96];
-    snprintf(name, sizeof name, "silu_mul_%s_n%d_m%d_%s", check_act_names[act], n_ff, n, o.tier);
+    snprintf(name, sizeof name, "%s_mul_%s_n%d_m%d_%s", gelu ? "gelu" : "silu",
+             check_act_names[act], n_ff, n, o.tier);
     check_close(name, y, want, tol, size);
     free(x), free(y), free(want), free(tol);
     o.c.ops->tensor_destroy(o.c.be, &tx);
@@ -151,7 +157,7 @@ static void rope_case(const struct check_tier *tier, enum hr_dtype act, int head
     float *x = rand_array((size_t)N * (size_t)cols, 3),
           *cs = rand_array((size_t)100 * (size_t)rope_dim, 1);
     float *qw = rand_array((size_t)dim, 2), *kw = rand_array((size_t)dim, 2);
-    struct hr_attn_shape shape = {heads, kv, dim, rope_dim, 0.125f, 1e-6f};
+    struct hr_attn_shape shape = {heads, kv, dim, rope_dim, 0.125f, 1e-6f, 0};
     struct hr_kv_store *store = NULL;
     struct hr_err err;
     check_ok(o.c.ops->kv_create(o.c.be, 1, 2, 0, &shape, &store, &err), &err);
@@ -191,6 +197,106 @@ static void rope_case(const struct check_tier *tier, enum hr_dtype act, int head
     op_close(&o);
 }
 
+/* A norm over all heads of q or k at once, and no rotation: by hand, and then plain, must give the
+ * same attention. */
+static void wide_norm_case(const struct check_tier *tier, enum hr_dtype act) {
+    enum { N = 10, HEADS = 4, KV = 2, DIM = 32, COLS = (HEADS + 2 * KV) * DIM };
+    float *x = rand_array(N * COLS, 2), *w = rand_array((HEADS + KV) * DIM, 2);
+    float y[2][N * HEADS * DIM];
+    for (int by_hand = 0; by_hand < 2; by_hand++) {
+        struct op o;
+        op_open(&o, tier, act, 1, N);
+        struct hr_attn_shape shape = {HEADS, KV, DIM, DIM, 0.3f, 1e-6f, 0};
+        struct hr_kv_store *store = NULL;
+        struct hr_err err;
+        check_ok(o.c.ops->kv_create(o.c.be, 1, 2, 0, &shape, &store, &err), &err);
+        for (int i = 0; i < N && by_hand; i++) {
+            float *q = x + i * COLS, *k = q + HEADS * DIM;
+            lanes_rmsnorm(q, q, w, HEADS * DIM, 1e-6f);
+            lanes_rmsnorm(k, k, w + HEADS * DIM, KV * DIM, 1e-6f);
+        }
+        struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, COLS, x);
+        struct hr_tensor *tq = check_tensor(&o.c, act, N, HEADS * DIM, NULL);
+        struct hr_tensor *ty = check_tensor(&o.c, act, N, HEADS * DIM, NULL);
+        struct hr_tensor *tqw = check_tensor(&o.c, HR_F32, 1, HEADS * DIM, w),
+                         *tkw = check_tensor(&o.c, HR_F32, 1, KV * DIM, w + HEADS * DIM);
+        o.c.ops->rope_write(o.c.be, tq, store, 0, tx, by_hand ? NULL : tqw, by_hand ? NULL : tkw,
+                            NULL);
+        o.c.ops->attend(o.c.be, ty, tq, store, 0, 0);
+        o.c.ops->tensor_read(o.c.be, ty, 0, N, y[by_hand]);
+        struct hr_tensor **all[] = {&tx, &tq, &ty, &tqw, &tkw};
+        for (int i = 0; i < 5; i++) o.c.ops->tensor_destroy(o.c.be, all[i]);
+        o.c.ops->kv_destroy(o.c.be, &store);
+        op_close(&o);
+    }
+    check_bits("rope: norms over all heads, no rotation", y[0], y[1], N * HEADS * DIM);
+    free(x), free(w);
+}
+
+/* x + norm(y), and x rounded to act. */
+static void add_norm_case(const struct check_tier *tier, enum hr_dtype act, int dim, int n) {
+    struct op o;
+    op_open(&o, tier, act, 1 + dim % 3, n);
+    size_t size = (size_t)n * (size_t)dim;
+    float *x = rand_array(size, 3), *y = rand_array(size, 5), *w = rand_array((size_t)dim, 2);
+    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, n, dim, x),
+                     *ty = check_tensor(&o.c, HR_F32, n, dim, y),
+                     *tw = check_tensor(&o.c, HR_F32, 1, dim, w),
+                     *th = check_tensor(&o.c, act, n, dim, NULL);
+    o.c.ops->to_act(o.c.be, th, tx);
+    o.c.ops->add_rmsnorm(o.c.be, tx, ty, tw, 1e-5f);
+    float *got = hr_xmalloc(size * 4), *rounded = hr_xmalloc(size * 4);
+    o.c.ops->tensor_read(o.c.be, tx, 0, n, got);
+    o.c.ops->tensor_read(o.c.be, th, 0, n, rounded);
+    double *want = hr_xmalloc((size_t)dim * 8), *tol = hr_xmalloc((size_t)dim * 8);
+    char name[96];
+    snprintf(name, sizeof name, "add_rmsnorm_%s_d%d_m%d_%s", check_act_names[act], dim, n, o.tier);
+    for (int i = 0; i < n; i++) {
+        want_norm(y + i * dim, w, dim, (double)1e-5f, want, tol);
+        for (int d = 0; d < dim; d++) {
+            want[d] += (double)x[i * dim + d];
+            tol[d] += fabs(want[d]) * EPS_F32;
+            check_true(name, rounded[i * dim + d] == round_act(x[i * dim + d], act));
+        }
+        check_close(name, got + i * dim, want, tol, (size_t)dim);
+    }
+    free(x), free(y), free(w), free(got), free(rounded), free(want), free(tol);
+    struct hr_tensor **all[] = {&tx, &ty, &tw, &th};
+    for (int i = 0; i < 4; i++) o.c.ops->tensor_destroy(o.c.be, all[i]);
+    op_close(&o);
+}
+
+/* Of the first rows only; 6 roundings of the argument and of tanh, 1 of the product. */
+static void softcap_case(const struct check_tier *tier, enum hr_dtype act, int n, float cap) {
+    enum { ROWS = 5, CAPPED = 4 };
+    struct op o;
+    op_open(&o, tier, act, 2, ROWS);
+    size_t size = (size_t)ROWS * (size_t)n;
+    float *x = rand_array(size, 4 * cap);
+    static const float edges[] = {0, -0.0f, 1e-30f, -1e-8f, 0.62f, -0.63f, 1e30f, -1e38f};
+    for (int i = 0; i < n && i < 8; i++) x[i] = edges[i] * (i < 6 ? cap : 1);
+    float *got = hr_xmalloc(size * 4);
+    double *want = hr_xmalloc(size * 8), *tol = hr_xmalloc(size * 8);
+    struct hr_tensor *tx = check_tensor(&o.c, HR_F32, ROWS, n, x);
+    o.c.ops->softcap(o.c.be, tx, CAPPED, cap);
+    o.c.ops->tensor_read(o.c.be, tx, 0, ROWS, got);
+    for (size_t i = 0; i < size; i++) {
+        want[i] = i < CAPPED * (size_t)n ? tanh((double)x[i] / (double)cap) * (double)cap : (double)x[i];
+        tol[i] = i < CAPPED * (size_t)n ? fabs(want[i]) * 7 * EPS_F32 + 1e-44 : 0;
+    }
+    char name[96];
+    snprintf(name, sizeof name, "softcap_n%d_cap%g_%s", n, (double)cap, o.tier);
+    check_close(name, got, want, tol, size);
+    x[0] = NAN, x[n - 1] = INFINITY, x[n] = -INFINITY;
+    o.c.ops->tensor_write(o.c.be, tx, 0, ROWS, x);
+    o.c.ops->softcap(o.c.be, tx, CAPPED, cap);
+    o.c.ops->tensor_read(o.c.be, tx, 0, ROWS, got);
+    check_true(name, isnan(got[0]) && isnan(got[n - 1]) && isnan(got[n]) && !isnan(got[n + 1]));
+    free(x), free(got), free(want), free(tol);
+    o.c.ops->tensor_destroy(o.c.be, &tx);
+    op_close(&o);
+}
+
 /* k is not seen from outside, so: norms and rotation by rope_write, and by hand before it, must
  * give the same attention. Rows are in one block, so that positions see several k. */
 static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
@@ -201,7 +307,7 @@ static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
     for (int by_hand = 0; by_hand < 2; by_hand++) {
         struct op o;
         op_open(&o, tier, act, 1, N);
-        struct hr_attn_shape shape = {HEADS, KV, DIM, ROPE, 0.3f, 1e-6f};
+        struct hr_attn_shape shape = {HEADS, KV, DIM, ROPE, 0.3f, 1e-6f, 0};
         struct hr_kv_store *store = NULL;
         struct hr_err err;
         check_ok(o.c.ops->kv_create(o.c.be, 1, 2, 0, &shape, &store, &err), &err);
@@ -292,13 +398,18 @@ static void cases(const struct check_tier *tier) {
         for (int i = 0; i < 8; i++) {
             norm_case(tier, act, dims[i], 1, false, 1);
             norm_case(tier, act, dims[i], 20, i % 2, i == 3 ? 1e-6f : i == 4 ? 1e15f : 1);
-            silu_case(tier, act, dims[i], 1 + i * 3);
+            gate_case(tier, act, dims[i], 1 + i * 3, false);
+            gate_case(tier, act, dims[i], 1 + i * 3, true);
+            add_norm_case(tier, act, dims[i], 1 + i * 3);
         }
         rope_case(tier, act, 9, 3, 64, 64, false);
         rope_case(tier, act, 4, 2, 33, 32, true);
         rope_case(tier, act, 3, 1, 128, 64, true);
         rope_case(tier, act, 2, 2, 16, 2, false);
         rope_k_case(tier, act);
+        wide_norm_case(tier, act);
+        softcap_case(tier, act, 33, 30);
+        softcap_case(tier, act, 1000, 0.5f);
     }
 }
 

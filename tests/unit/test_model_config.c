@@ -4,6 +4,8 @@
  * of rope settings, and a refusal by name of what the forward pass cannot do. */
 #include "model_files.h"
 
+#include <math.h>
+
 #include "base/json.h"
 #include "model/model_config.h"
 
@@ -105,18 +107,16 @@ static void both_spellings_of_rope_mean_the_same(void **state) {
 }
 
 static void other_architectures_are_refused_with_the_list(void **state) {
-    static const char *const types[] = {"deepseek_v3", "gemma3",  "smollm3",
+    static const char *const types[] = {"deepseek_v3", "gemma3",  "olmoe",
                                         "qwen3_moe",   "mixtral", ""};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        refuse(types[i], "", HR_ERR_UNSUPPORTED, "supported are llama, mistral, qwen2, qwen3");
+        refuse(types[i], "", HR_ERR_UNSUPPORTED, "supported are llama, mistral");
     refuse("deepseek_v3", "", HR_ERR_UNSUPPORTED, "deepseek_v3");
 }
 
 static void other_rope_types_are_refused_with_the_list(void **state) {
-    refuse("llama", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}", HR_ERR_UNSUPPORTED,
-           "rope type yarn is not supported; supported are default, linear, llama3");
-    refuse("qwen3", "\"rope_parameters\":{\"rope_type\":\"dynamic\",\"factor\":4}",
-           HR_ERR_UNSUPPORTED, "dynamic");
+    refuse("llama", "\"rope_scaling\":{\"rope_type\":\"mrope\",\"factor\":4}", HR_ERR_UNSUPPORTED,
+           "rope type mrope is not supported; supported are default, linear, dynamic, llama3");
     refuse("llama", "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}",
            HR_ERR_UNSUPPORTED, "rope_parameters");
     refuse("llama", "\"partial_rotary_factor\":0.5", HR_ERR_UNSUPPORTED, "partial_rotary_factor");
@@ -173,6 +173,117 @@ static void more_layers_than_any_model_has_are_refused(void **state) {
     assert_int_equal(hr_model_config_from_json(root, &c, &err), HR_ERR_FORMAT);
     assert_says(&err, "layers: 100000");
     hr_json_free(&root);
+}
+
+#define SETS                                                                                       \
+    "\"short_factor\":[1,1,1,1,1,1,1,2],\"long_factor\":[1,2,3,4,5,6,7,8]"
+
+static void longrope_takes_the_set_of_the_models_context(void **state) {
+    struct hr_model_config c =
+        accept("phi3", "\"rope_scaling\":{\"type\":\"su\"," SETS "},"
+                       "\"original_max_position_embeddings\":256");
+    assert_int_equal(c.rope.type, HR_ROPE_LONGROPE);
+    assert_true(c.fused && c.rope.divisor[7] == 8 && c.rope.factor == 4);
+    assert_true(fabs(c.rope.attention_factor - sqrt(1 + log(4) / log(256))) < 1e-12);
+    c = accept("phi3", "\"rope_scaling\":{\"type\":\"longrope\"," SETS "},"
+                       "\"original_max_position_embeddings\":1024");
+    assert_true(c.rope.divisor[7] == 2 && c.rope.attention_factor == 1);
+    c = accept("phi3", "\"rope_scaling\":{\"type\":\"yarn\",\"attention_factor\":1.25," SETS "},"
+                       "\"original_max_position_embeddings\":256");
+    assert_true(c.rope.type == HR_ROPE_LONGROPE && c.rope.attention_factor == 1.25);
+    c = accept("phi3", "\"rope_scaling\":null,\"partial_rotary_factor\":0.75");
+    assert_true(c.rope.type == HR_ROPE_DEFAULT && c.rope_dim == 12 && c.head_dim == 16);
+    expect_window("phi3", "", 0, "11");
+    expect_window("phi3", "\"sliding_window\":null", 0, "11");
+    expect_window("phi3", "\"sliding_window\":200", 200, "11");
+    refuse("phi3", "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2]}", HR_ERR_FORMAT,
+           "short_factor");
+    refuse("phi3",
+           "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,0],"
+           "\"long_factor\":[1,2,3,4,5,6,7,8]}",
+           HR_ERR_FORMAT, "short_factor");
+    refuse("phi3", "\"partial_rotary_factor\":1.5", HR_ERR_UNSUPPORTED, "partial_rotary_factor");
+}
+
+static void gemma3_is_read_in_both_spellings(void **state) {
+    struct hr_model_config old =
+        accept("gemma3_text", "\"head_dim\":16,\"rope_theta\":5e5,\"rope_local_base_freq\":2e4,"
+                              "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},"
+                              "\"sliding_window\":512,\"sliding_window_pattern\":2");
+    struct hr_model_config now =
+        accept("gemma3_text",
+               "\"head_dim\":16,\"sliding_window\":512,\"rope_parameters\":{"
+               "\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":5e5},"
+               "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":2e4}},"
+               "\"layer_types\":[\"sliding_attention\",\"full_attention\"]");
+    assert_memory_equal(&old, &now, sizeof old);
+    assert_true(old.two_ropes && old.rope.type == HR_ROPE_LINEAR && old.rope.theta == 5e5);
+    assert_true(old.sliding_rope.type == HR_ROPE_DEFAULT && old.sliding_rope.theta == 2e4);
+    assert_true(old.window == 512 && old.layer[0] && !old.layer[1]);
+    assert_true(old.post_norms && old.norm_plus_one && old.gelu && old.root_scale && old.qk_norm);
+    assert_true(old.tied_embeddings && old.n_kv_heads == 4 && old.attn_scale == 1.0 / 16);
+    assert_true(old.attn_softcap == 0 && old.final_softcap == 0);
+    struct hr_model_config c = accept("gemma3_text", "\"attn_logit_softcapping\":50.0");
+    assert_true(c.head_dim == 256 && c.rope.theta == 1e6 && c.sliding_rope.theta == 1e4);
+    assert_true(c.attn_softcap == 0); /* the reference does not apply it either */
+    refuse("gemma3_text", "\"rope_parameters\":{\"rope_type\":\"default\"}", HR_ERR_UNSUPPORTED,
+           "rope_parameters");
+    refuse("gemma3_text", "\"use_bidirectional_attention\":true", HR_ERR_UNSUPPORTED,
+           "use_bidirectional_attention");
+    refuse("gemma3_text", "\"hidden_activation\":\"gelu\"", HR_ERR_UNSUPPORTED,
+           "hidden_activation\": only gelu_pytorch_tanh");
+}
+
+static void gemma2_has_caps(void **state) {
+    struct hr_model_config c = accept("gemma2", "\"query_pre_attn_scalar\":144");
+    assert_true(c.attn_softcap == 50 && c.final_softcap == 30 && !c.two_ropes && !c.qk_norm);
+    assert_true(c.attn_scale == 1.0 / 12 && c.rope.theta == 10000);
+    expect_window("gemma2", "\"sliding_window\":512", 512, "10");
+    c = accept("gemma2", "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":20");
+    assert_true(c.attn_softcap == 0 && c.final_softcap == 20);
+    refuse("gemma2", "\"final_logit_softcapping\":-1", HR_ERR_FORMAT, "final_logit_softcapping");
+}
+
+static void smollm3_has_layers_without_rotation(void **state) {
+    struct hr_model_config c = accept("smollm3", "\"no_rope_layers\":[1,0],\"sliding_window\":null");
+    assert_true(c.layer[0] == 0 && c.layer[1] & HR_LAYER_NO_ROPE && c.window == 0);
+    assert_true(c.tied_embeddings && c.rope.theta == 2e6 && c.n_kv_heads == 4);
+    c = accept("smollm3", "\"no_rope_layer_interval\":2");
+    assert_true(!(c.layer[0] & HR_LAYER_NO_ROPE) && c.layer[1] & HR_LAYER_NO_ROPE);
+    c = accept("smollm3", "");
+    assert_true(!(c.layer[1] & HR_LAYER_NO_ROPE));
+    expect_window("smollm3",
+                  "\"no_rope_layers\":[1,0],\"use_sliding_window\":true,\"sliding_window\":99", 99,
+                  "01");
+    refuse("smollm3", "\"no_rope_layers\":[1]", HR_ERR_FORMAT, "no_rope_layers");
+    refuse("smollm3", "\"no_rope_layers\":[1,\"x\"]", HR_ERR_FORMAT, "no_rope_layers");
+    accept("llama", "\"no_rope_layers\":[1]"); /* its class has no such key */
+}
+
+static void yarn_and_dynamic_are_read(void **state) {
+    struct hr_model_config c = accept("qwen3", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,"
+                                               "\"original_max_position_embeddings\":256}");
+    assert_true(c.rope.type == HR_ROPE_YARN && c.rope.factor == 4 && c.rope.original_ctx == 256);
+    assert_true(c.rope.beta_fast == 32 && c.rope.beta_slow == 1 && c.rope.truncate);
+    assert_true(fabs(c.rope.attention_factor - (0.1 * log(4) + 1)) < 1e-12);
+    c = accept("llama", "\"rope_scaling\":{\"type\":\"yarn\",\"truncate\":false,\"mscale\":1.0,"
+                        "\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":128}");
+    assert_true(c.rope.factor == 8 && c.rope.attention_factor == 1 && !c.rope.truncate);
+    c = accept("llama", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,"
+                        "\"attention_factor\":1.5,\"beta_fast\":16,\"beta_slow\":2}");
+    assert_true(c.rope.attention_factor == 1.5 && c.rope.beta_fast == 16 && c.rope.beta_slow == 2);
+    assert_int_equal(c.rope.original_ctx, 1024);
+    refuse("llama", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_slow\":40}",
+           HR_ERR_FORMAT, "beta_fast");
+    c = accept("llama", "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}");
+    assert_true(c.rope.type == HR_ROPE_DYNAMIC && c.rope.factor == 4);
+    assert_true(c.rope.attention_factor == 1);
+}
+
+static void olmo2_has_norms_behind_its_blocks_alone(void **state) {
+    struct hr_model_config c = accept("olmo2", "");
+    assert_true(c.no_pre_norms && c.post_norms && c.qk_norm && c.qk_norm_wide && !c.norm_plus_one);
+    assert_true(c.rms_eps == 1e-5f && !c.tied_embeddings && !c.gelu && !c.root_scale);
 }
 
 static void other_computations_are_refused(void **state) {
@@ -263,6 +374,12 @@ int main(void) {
         cmocka_unit_test(other_rope_types_are_refused_with_the_list),
         cmocka_unit_test(windows_cut_the_layers_that_slide),
         cmocka_unit_test(more_layers_than_any_model_has_are_refused),
+        cmocka_unit_test(longrope_takes_the_set_of_the_models_context),
+        cmocka_unit_test(gemma3_is_read_in_both_spellings),
+        cmocka_unit_test(gemma2_has_caps),
+        cmocka_unit_test(smollm3_has_layers_without_rotation),
+        cmocka_unit_test(yarn_and_dynamic_are_read),
+        cmocka_unit_test(olmo2_has_norms_behind_its_blocks_alone),
         cmocka_unit_test(other_computations_are_refused),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_missing_key_is_named),

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "model/model_config.h"
+
 static void every_tensor_goes_by_its_hugging_face_name(void **state) {
     struct gguf_file f = {0};
     struct hr_model_file *mf = NULL;
@@ -311,7 +313,7 @@ static void what_is_not_supported_is_named_with_what_is(void **state) {
     struct gguf_file f = {0};
     gguf_llama(&f, "mamba", HR_QUANT_F16);
     assert_refused(&f, HR_ERR_UNSUPPORTED,
-                   "mamba is not supported; supported are llama, mistral, qwen2, qwen3");
+                   "mamba is not supported; supported are llama, mistral");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
     gguf_find(&f, "blk.0.ffn_up.weight")->ggml_type = 23;
@@ -327,8 +329,8 @@ static void what_is_not_supported_is_named_with_what_is(void **state) {
     assert_refused(&f, HR_ERR_UNSUPPORTED, "split");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
-    kv_str(&f, "llama.rope.scaling.type", "yarn");
-    assert_refused(&f, HR_ERR_UNSUPPORTED, "yarn");
+    kv_str(&f, "llama.rope.scaling.type", "mrope");
+    assert_refused(&f, HR_ERR_UNSUPPORTED, "mrope");
     gguf_finish(&f);
     gguf_llama(&f, "llama", HR_QUANT_F16);
     kv_u32(&f, "llama.rope.dimension_count", 8);
@@ -382,6 +384,176 @@ static void linear_rope_scaling_is_read(void **state) {
     open_gguf(&f, &mf);
     assert_int_equal(hr_model_file_config(mf)->rope.type, HR_ROPE_LINEAR);
     assert_true(hr_model_file_config(mf)->rope.factor == 4);
+    hr_model_file_close(&mf);
+    gguf_finish(&f);
+}
+
+static void open_gguf_alone(const struct hr_buf *bytes, struct hr_gguf *g) {
+    char path[64];
+    struct hr_err err;
+    int fd = memfd_create("model", 0);
+    assert_true(fd >= 0 && write(fd, bytes->data, bytes->len) == (ssize_t)bytes->len);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (hr_gguf_open(path, g, &err)) fail_msg("%s", err.msg);
+    close(fd);
+}
+
+static void yarn_is_read(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "qwen3", HR_QUANT_F16);
+    kv_str(&f, "qwen3.rope.scaling.type", "yarn");
+    kv_f32(&f, "qwen3.rope.scaling.factor", 4);
+    kv_u32(&f, "qwen3.rope.scaling.original_context_length", 32);
+    open_gguf(&f, &mf);
+    const struct hr_rope *r = &hr_model_file_config(mf)->rope;
+    assert_true(r->type == HR_ROPE_YARN && r->factor == 4 && r->original_ctx == 32 && r->truncate);
+    assert_true(r->beta_fast == 32 && r->beta_slow == 1);
+    assert_true(fabs(r->attention_factor - (0.1 * log(4) + 1)) < 1e-12);
+    hr_model_file_close(&mf);
+    kv_f32(&f, "qwen3.rope.scaling.yarn_log_multiplier", 0.1f);
+    assert_refused(&f, HR_ERR_UNSUPPORTED, "yarn_log_multiplier");
+    gguf_finish(&f);
+}
+
+/* The standard model as a Phi-3: q, k, v and gate, up fused, both sets of longrope. */
+static void gguf_phi3(struct gguf_file *f) {
+    gguf_llama_kv(f, "phi3");
+    kv_u32(f, "phi3.rope.dimension_count", 12);
+    kv_u32(f, "phi3.rope.scaling.original_context_length", 32);
+    kv_f32(f, "phi3.rope.scaling.attn_factor", 1.25f);
+    kv_u32(f, "phi3.attention.sliding_window", 50);
+    gguf_add(f, "token_embd.weight", HR_QUANT_F16, 32, 32);
+    gguf_add(f, "blk.0.attn_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(f, "blk.0.attn_qkv.weight", HR_QUANT_F32, 64, 32);
+    gguf_add(f, "blk.0.attn_output.weight", HR_QUANT_F16, 32, 32);
+    gguf_add(f, "blk.0.ffn_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(f, "blk.0.ffn_up.weight", HR_QUANT_F32, 128, 32);
+    gguf_add(f, "blk.0.ffn_down.weight", HR_QUANT_F16, 32, 64);
+    gguf_add(f, "output_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(f, "rope_factors_short.weight", HR_QUANT_F32, 0, 6);
+    gguf_add(f, "rope_factors_long.weight", HR_QUANT_F32, 0, 6);
+    float *divisors = (float *)(void *)gguf_find(f, "rope_factors_long.weight")->data.data;
+    for (int i = 0; i < 6; i++) divisors[i] = 2 + (float)i;
+    gguf_layout(f);
+}
+
+static void a_phi3_has_fused_matrices_and_longrope(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    float row[32];
+    gguf_phi3(&f);
+    open_gguf(&f, &mf);
+    const struct hr_model_config *c = hr_model_file_config(mf);
+    assert_true(c->fused && c->rope_dim == 12 && c->head_dim == 16);
+    assert_true(c->window == 50 && c->layer[0] == HR_LAYER_SLIDING);
+    assert_int_equal(c->rope.type, HR_ROPE_LONGROPE);
+    assert_true(c->rope.factor == 4 && c->rope.attention_factor == 1.25 && c->rope.divisor[5] == 7);
+    const struct hr_file_tensor *t =
+        hr_model_file_tensor(mf, "model.layers.0.mlp.gate_up_proj.weight");
+    assert_non_null(t);
+    hr_file_tensor_read(t, 100, 1, row);
+    assert_true(row[3] == 100003);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.self_attn.qkv_proj.weight"));
+    hr_model_file_close(&mf);
+    gguf_find(&f, "rope_factors_short.weight")->name[5] = 'F';
+    assert_refused(&f, HR_ERR_FORMAT, "rope_factors_short.weight");
+    gguf_finish(&f);
+}
+
+static void a_gemma3_has_norms_behind_its_blocks_and_two_ropes(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "gemma3", HR_QUANT_F16);
+    kv_u32(&f, "gemma3.attention.sliding_window", 50);
+    kv_str(&f, "gemma3.rope.scaling.type", "linear");
+    kv_f32(&f, "gemma3.rope.scaling.factor", 8);
+    gguf_add(&f, "blk.0.attn_q_norm.weight", HR_QUANT_F32, 0, 16);
+    gguf_add(&f, "blk.0.attn_k_norm.weight", HR_QUANT_F32, 0, 16);
+    gguf_add(&f, "blk.0.post_attention_norm.weight", HR_QUANT_F32, 0, 32);
+    struct gguf_tensor *t = gguf_add(&f, "blk.0.post_ffw_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_layout(&f);
+    open_gguf(&f, &mf);
+    const struct hr_model_config *c = hr_model_file_config(mf);
+    assert_true(c->post_norms && c->gelu && c->root_scale && c->qk_norm && !c->norm_plus_one);
+    assert_true(c->window == 50 && c->layer[0] == HR_LAYER_SLIDING);
+    assert_true(c->two_ropes && c->rope.type == HR_ROPE_LINEAR && c->rope.factor == 8);
+    assert_true(c->sliding_rope.type == HR_ROPE_DEFAULT && c->sliding_rope.theta == 10000);
+    assert_true(c->attn_scale == 0.25 && c->attn_softcap == 0 && c->final_softcap == 0);
+    assert_true(c->tied_embeddings);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.pre_feedforward_layernorm.weight"));
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.post_feedforward_layernorm.weight"));
+    hr_model_file_close(&mf);
+    snprintf(t->name, sizeof t->name, "blk.0.post_ffw_norn.weight");
+    assert_refused(&f, HR_ERR_FORMAT, "post_feedforward_layernorm.weight (blk.0.post_ffw_norm.weight)");
+    gguf_finish(&f);
+}
+
+static void a_gemma2_caps_its_scores_and_logits(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "gemma2", HR_QUANT_F16);
+    gguf_add(&f, "blk.0.post_attention_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(&f, "blk.0.post_ffw_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_layout(&f);
+    open_gguf(&f, &mf);
+    const struct hr_model_config *c = hr_model_file_config(mf);
+    assert_true(c->attn_softcap == 50 && c->final_softcap == 30 && !c->two_ropes && !c->qk_norm);
+    hr_model_file_close(&mf);
+    kv_f32(&f, "gemma2.final_logit_softcapping", 12);
+    open_gguf(&f, &mf);
+    assert_true(hr_model_file_config(mf)->final_softcap == 12);
+    hr_model_file_close(&mf);
+    gguf_finish(&f);
+}
+
+/* q is stored in interleaved order, as Llama's; the fourth layer does not rotate. */
+static void a_smollm3_skips_every_fourth_rotation(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    float row[32];
+    gguf_llama(&f, "smollm3", HR_QUANT_F16);
+    open_gguf(&f, &mf);
+    assert_true(hr_model_file_config(mf)->layer[0] == 0);
+    const struct hr_file_tensor *q =
+        hr_model_file_tensor(mf, "model.layers.0.self_attn.q_proj.weight");
+    hr_file_tensor_read(q, 1, 1, row);
+    assert_true(row[0] == 2000);
+    hr_model_file_close(&mf);
+    gguf_finish(&f);
+    gguf_llama_kv(&f, "smollm3");
+    char *layers = memmem(f.kv.data, f.kv.len, "block_count", 11);
+    uint32_t n = 5;
+    memcpy(layers + 11 + 4, &n, sizeof n);
+    gguf_add(&f, "token_embd.weight", HR_QUANT_F16, 32, 32);
+    gguf_layout(&f);
+    struct hr_buf bytes = {0};
+    struct hr_gguf g = {0};
+    struct hr_model_config c;
+    struct hr_err err;
+    gguf_write(&f, &bytes);
+    open_gguf_alone(&bytes, &g);
+    if (hr_model_config_from_gguf(&g, &c, &err)) fail_msg("%s", err.msg);
+    for (int i = 0; i < 5; i++) assert_true(!!(c.layer[i] & HR_LAYER_NO_ROPE) == (i == 3));
+    hr_gguf_close(&g);
+    hr_buf_finish(&bytes);
+    gguf_finish(&f);
+}
+
+static void an_olmo2_has_norms_behind_its_blocks_alone(void **state) {
+    struct gguf_file f = {0};
+    struct hr_model_file *mf = NULL;
+    gguf_llama(&f, "olmo2", HR_QUANT_F16);
+    gguf_add(&f, "blk.0.attn_q_norm.weight", HR_QUANT_F32, 0, 32);
+    gguf_add(&f, "blk.0.attn_k_norm.weight", HR_QUANT_F32, 0, 16);
+    struct gguf_tensor *norm = gguf_find(&f, "blk.0.attn_norm.weight");
+    snprintf(norm->name, sizeof norm->name, "blk.0.post_attention_norm.weight");
+    norm = gguf_find(&f, "blk.0.ffn_norm.weight");
+    snprintf(norm->name, sizeof norm->name, "blk.0.post_ffw_norm.weight");
+    gguf_layout(&f);
+    open_gguf(&f, &mf);
+    assert_true(hr_model_file_config(mf)->no_pre_norms && hr_model_file_config(mf)->qk_norm_wide);
+    assert_non_null(hr_model_file_tensor(mf, "model.layers.0.post_attention_layernorm.weight"));
     hr_model_file_close(&mf);
     gguf_finish(&f);
 }
@@ -483,6 +655,12 @@ int main(void) {
         cmocka_unit_test(what_is_not_supported_is_named_with_what_is),
         cmocka_unit_test(llama_3_rope_factors_become_its_parameters),
         cmocka_unit_test(linear_rope_scaling_is_read),
+        cmocka_unit_test(yarn_is_read),
+        cmocka_unit_test(a_phi3_has_fused_matrices_and_longrope),
+        cmocka_unit_test(a_gemma3_has_norms_behind_its_blocks_and_two_ropes),
+        cmocka_unit_test(a_gemma2_caps_its_scores_and_logits),
+        cmocka_unit_test(a_smollm3_skips_every_fourth_rotation),
+        cmocka_unit_test(an_olmo2_has_norms_behind_its_blocks_alone),
         cmocka_unit_test(metadata_is_given_only_as_what_it_is),
         cmocka_unit_test(a_fingerprint_tells_models_apart),
         cmocka_unit_test(other_files_are_refused),

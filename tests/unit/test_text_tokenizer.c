@@ -473,6 +473,9 @@ static void test_json_that_is_refused_by_name(void **state) {
         {"\"added_tokens\": [{\"id\": 99999999999, \"content\": \"x\"}], " DECODER ", " MODEL,
          "added_tokens"},
         {DECODER ", \"model\": 3", "model"},
+        {"\"post_processor\": {\"type\": \"BertProcessing\", \"cls\": [\"a\", 1], \"sep\": [\"z\", "
+         "70000]}, " DECODER ", " MODEL,
+         "token 70000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr_buf json = {0};

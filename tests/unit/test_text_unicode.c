@@ -277,7 +277,8 @@ static size_t random_text(uint64_t seed, char *out, size_t n_chars) {
 static void test_splitters_equal_their_patterns(void **state) {
     (void)state;
     const char *const patterns[] = {hr_pattern_gpt2,   hr_pattern_llama3, hr_pattern_qwen2,
-                                    hr_pattern_qwen35, hr_pattern_o200k,  hr_pattern_tekken};
+                                    hr_pattern_qwen35, hr_pattern_o200k,  hr_pattern_tekken,
+                                    hr_pattern_kimi};
     char text[256];
     for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
         struct hr_regex *re = NULL;

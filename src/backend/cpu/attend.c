@@ -134,10 +134,15 @@ static struct reach reach_of(const struct block *b, int seg0) {
  * weight, whatever is stored there. */
 static void weigh(const struct hr_cpu *be, const struct block *b, int r, int i, int seg0) {
     float *s = b->scratch->s + (size_t)i * HR_ATTN_SEGMENT;
+    float scale = b->job->kv->shape.scale, cap = b->job->kv->shape.softcap;
     int from = first_seen(b, r, seg0), at = from / HR_PAGE_TOKENS * HR_PAGE_TOKENS;
+    int to = n_valid(b, r, seg0);
+    if (cap > 0) {
+        be->k.softcap(s + from, to - from, scale, cap);
+        scale = 1;
+    }
     for (int t = at; t < from; t++) s[t] = -INFINITY;
-    be->k.softmax(s + at, n_valid(b, r, seg0) - at, b->job->kv->shape.scale, &b->scratch->m_seg[i],
-                  &b->scratch->sum_seg[i]);
+    be->k.softmax(s + at, to - at, scale, &b->scratch->m_seg[i], &b->scratch->sum_seg[i]);
 }
 
 /* Weighted values, each row's in order of position: what only it and some others see, what all see

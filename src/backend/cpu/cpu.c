@@ -62,10 +62,14 @@ static const struct hr_backend_ops cpu_ops = {
     .step_end = step_end,
     .embed = hr_cpu_embed,
     .rmsnorm = hr_cpu_rmsnorm,
+    .add_rmsnorm = hr_cpu_add_rmsnorm,
+    .to_act = hr_cpu_to_act,
     .matmul = hr_cpu_matmul,
     .rope_write = hr_cpu_rope_write,
     .attend = hr_cpu_attend,
     .silu_mul = hr_cpu_silu_mul,
+    .gelu_mul = hr_cpu_gelu_mul,
+    .softcap = hr_cpu_softcap,
     .sample = hr_cpu_sample,
 };
 

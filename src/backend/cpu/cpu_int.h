@@ -65,6 +65,8 @@ struct hr_cpu_kernels {
     /* In place: s = exp(scale s - m), m = max(scale s) over the first n; the rest of the last 16
      * becomes 0. *m and *sum are outputs; the sum in 16 lanes, then as a tree. NaN gives NaN. */
     void (*softmax)(float *s, int n, float scale, float *m, float *sum);
+    /* s = cap tanh(scale s / cap) in place; NaN for what is not finite. */
+    void (*softcap)(float *s, int n, float scale, float cap);
     /* Merges a segment into what came before: o, *m, *sum of the whole so far; n elements. */
     void (*attn_merge)(float *o, float *m, float *sum, const float *o_seg, float m_seg,
                        float sum_seg, int n);
@@ -75,6 +77,8 @@ struct hr_cpu_kernels {
     void (*rope)(float *x, const float *cs, int rope_dim);
     /* y = g / (1 + exp(-g)) * u. */
     void (*silu_mul)(float *y, const float *g, const float *u, int n);
+    /* y = g / (1 + exp(-2 sqrt(2/pi) (g + 0.044715 g^3))) * u. */
+    void (*gelu_mul)(float *y, const float *g, const float *u, int n);
     void (*scale)(float *y, const float *x, float by, int n);
     /* Round to nearest even; NaN stays NaN. */
     void (*to_bf16)(hr_bf16 *y, const float *x, int n);
@@ -231,6 +235,11 @@ void hr_cpu_rope_write(struct hr_backend *be, struct hr_tensor *q, struct hr_kv_
 void hr_cpu_attend(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *q,
                    const struct hr_kv_store *kv, int layer, int window);
 void hr_cpu_silu_mul(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *gate_up);
+void hr_cpu_gelu_mul(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *gate_up);
+void hr_cpu_add_rmsnorm(struct hr_backend *be, struct hr_tensor *x, const struct hr_tensor *y,
+                        const struct hr_tensor *w, float eps);
+void hr_cpu_to_act(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x);
+void hr_cpu_softcap(struct hr_backend *be, struct hr_tensor *x, int n_rows, float cap);
 void hr_cpu_sample(struct hr_backend *be, struct hr_tensor *logits, int n_rows,
                    const struct hr_sample_row *rows, struct hr_sampled *out);
 

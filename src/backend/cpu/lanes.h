@@ -59,6 +59,19 @@ static inline float exp_f32(float x) {
     return x < lo ? 0.0f : y;
 }
 
+/* tanh(x): a polynomial in x^2 near 0 (of Cephes' tanhf), 1 - 2 / (exp(2 |x|) + 1) beyond. Within 4
+ * roundings. What is not finite gives NaN. */
+static inline float tanh_f32(float x) {
+    float z = x * x, size = fabsf(x);
+    float p = -5.70498872745e-3f;
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    float near = p * z * x + x, far = copysignf(1.0f - 2.0f / (exp_f32(2.0f * size) + 1.0f), x);
+    return (size < 0.625f ? near : far) + x * 0.0f;
+}
+
 /* Floats as integers in the same order (the negative ones' bits turned over): their maximum needs
  * no lanes to be written out, because it is the same in any order. A NaN of either sign is an end.
  */
@@ -95,6 +108,10 @@ static void lanes_softmax(float *s, int n, float scale, float *m, float *sum) {
     *sum = tree_sum(acc);
 }
 
+static void lanes_softcap(float *s, int n, float scale, float cap) {
+    for (int i = 0; i < n; i++) s[i] = tanh_f32(s[i] * scale / cap) * cap;
+}
+
 static void lanes_attn_merge(float *o, float *m, float *sum, const float *o_seg, float m_seg,
                              float sum_seg, int n) {
     float top = m_seg > *m ? m_seg : *m;
@@ -126,6 +143,15 @@ static void lanes_rope(float *x, const float *cs, int rope_dim) {
 static void lanes_silu_mul(float *restrict y, const float *restrict g, const float *restrict u,
                            int n) {
     for (int i = 0; i < n; i++) y[i] = g[i] / (1.0f + exp_f32(-g[i])) * u[i];
+}
+
+static void lanes_gelu_mul(float *restrict y, const float *restrict g, const float *restrict u,
+                           int n) {
+    const float by = -1.5957691216f; /* -2 sqrt(2/pi) */
+    for (int i = 0; i < n; i++) {
+        float t = g[i] + 0.044715f * (g[i] * g[i] * g[i]);
+        y[i] = g[i] / (1.0f + exp_f32(by * t)) * u[i];
+    }
 }
 
 static void lanes_scale(float *y, const float *x, float by, int n) {
@@ -176,10 +202,12 @@ static void lanes_temper(float *restrict x, float *restrict e, uint16_t *restric
 /* Puts these kernels into a tier's table. */
 static void lanes_fill(struct hr_cpu_kernels *k) {
     k->softmax = lanes_softmax;
+    k->softcap = lanes_softcap;
     k->attn_merge = lanes_attn_merge;
     k->rmsnorm = lanes_rmsnorm;
     k->rope = lanes_rope;
     k->silu_mul = lanes_silu_mul;
+    k->gelu_mul = lanes_gelu_mul;
     k->scale = lanes_scale;
     k->to_bf16 = lanes_to_bf16;
     k->max_of = lanes_max_of;

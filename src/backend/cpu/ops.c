@@ -96,6 +96,70 @@ void hr_cpu_rmsnorm(struct hr_backend *base, struct hr_tensor *y, const struct h
     hr_cpu_region_leave(&y->mem);
 }
 
+struct add_job {
+    struct hr_tensor *x;
+    const struct hr_tensor *y, *w;
+    float eps;
+};
+
+static void add_norm_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
+    const struct add_job *j = arg;
+    float *row = be->scratch[i_thread].row;
+    for (int i = i0; i < i1; i++) {
+        float *x = hr_cpu_row_f32(j->x, i);
+        be->k.rmsnorm(row, hr_cpu_row_f32(j->y, i), hr_cpu_row_f32(j->w, 0), j->x->n_cols, j->eps);
+        for (int k = 0; k < j->x->n_cols; k++) x[k] += row[k];
+    }
+}
+
+void hr_cpu_add_rmsnorm(struct hr_backend *base, struct hr_tensor *x, const struct hr_tensor *y,
+                        const struct hr_tensor *w, float eps) {
+    struct hr_cpu *be = (struct hr_cpu *)base;
+    HR_ASSERT(be->batch && x->dtype == HR_F32 && y->dtype == HR_F32 && w->dtype == HR_F32);
+    HR_ASSERT(x->n_cols == y->n_cols && w->n_cols == x->n_cols);
+    HR_ASSERT(be->batch->n_tokens <= x->n_rows && be->batch->n_tokens <= y->n_rows);
+    struct add_job j = {x, y, w, eps};
+    hr_cpu_region_enter(&x->mem);
+    hr_cpu_region_enter(&y->mem);
+    hr_cpu_region_enter(&w->mem);
+    hr_cpu_run(be, be->batch->n_tokens, 1, 0.7 * x->n_cols, add_norm_rows, &j);
+    hr_cpu_region_leave(&w->mem);
+    hr_cpu_region_leave(&y->mem);
+    hr_cpu_region_leave(&x->mem);
+}
+
+void hr_cpu_to_act(struct hr_backend *base, struct hr_tensor *y, const struct hr_tensor *x) {
+    struct hr_cpu *be = (struct hr_cpu *)base;
+    HR_ASSERT(be->batch && x->dtype == HR_F32 && y->dtype == base->act && x->n_cols == y->n_cols);
+    HR_ASSERT(be->batch->n_tokens <= x->n_rows && be->batch->n_tokens <= y->n_rows);
+    hr_cpu_region_enter(&y->mem);
+    hr_cpu_region_enter(&x->mem);
+    for (int i = 0; i < be->batch->n_tokens; i++)
+        store_row(be, y, i, hr_cpu_row_f32(x, i), x->n_cols);
+    hr_cpu_region_leave(&x->mem);
+    hr_cpu_region_leave(&y->mem);
+}
+
+struct softcap_job {
+    struct hr_tensor *x;
+    float cap;
+};
+
+static void softcap_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
+    const struct softcap_job *j = arg;
+    for (int i = i0; i < i1; i++)
+        be->k.softcap(hr_cpu_row_f32(j->x, i), j->x->n_cols, 1, j->cap);
+}
+
+void hr_cpu_softcap(struct hr_backend *base, struct hr_tensor *x, int n_rows, float cap) {
+    struct hr_cpu *be = (struct hr_cpu *)base;
+    HR_ASSERT(x->dtype == HR_F32 && n_rows >= 0 && n_rows <= x->n_rows && cap > 0);
+    struct softcap_job j = {x, cap};
+    hr_cpu_region_enter(&x->mem);
+    hr_cpu_run(be, n_rows, 1, 1.0 * x->n_cols, softcap_rows, &j);
+    hr_cpu_region_leave(&x->mem);
+}
+
 struct matmul_job {
     struct hr_tensor *y;
     const struct hr_tensor *x, *bias;
@@ -189,6 +253,19 @@ static void write_v(const struct hr_cpu *be, void *block, int offset, const floa
         be->k.to_bf16((hr_bf16 *)block + at, v, n);
 }
 
+/* Norms and rotates `n` heads that lie side by side. */
+static void turn_heads(const struct hr_cpu *be, const struct rope_job *j, float *heads, int n,
+                       const struct hr_tensor *norm, const float *cs) {
+    const struct hr_attn_shape *s = &j->kv->shape;
+    int wide = norm && norm->n_cols != s->head_dim ? n : 1; /* heads that one norm covers */
+    for (int h = 0; h < n; h++) {
+        float *head = heads + (size_t)h * (size_t)s->head_dim;
+        if (norm && h % wide == 0)
+            be->k.rmsnorm(head, head, hr_cpu_row_f32(norm, 0), wide * s->head_dim, s->qk_eps);
+        if (cs) be->k.rope(head, cs, s->rope_dim);
+    }
+}
+
 static void rope_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
     const struct rope_job *j = arg;
     const struct hr_kv_store *kv = j->kv;
@@ -196,16 +273,14 @@ static void rope_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1
     float *row = be->scratch[i_thread].row;
     for (int i = i0; i < i1; i++) {
         int32_t pos = be->batch->positions[i], slot = be->batch->slots[i];
-        HR_ASSERT(pos >= 0 && pos < j->cos_sin->n_rows);
+        HR_ASSERT(pos >= 0 && (!j->cos_sin || pos < j->cos_sin->n_rows));
         HR_ASSERT(slot >= 0 && slot / HR_PAGE_TOKENS < kv->n_pages);
-        const float *cs = hr_cpu_row_f32(j->cos_sin, pos), *src = hr_cpu_row_f32(j->qkv, i);
+        const float *cs = j->cos_sin ? hr_cpu_row_f32(j->cos_sin, pos) : NULL;
+        const float *src = hr_cpu_row_f32(j->qkv, i);
         memcpy(row, src, (size_t)j->qkv->n_cols * sizeof *row);
-        for (int h = 0; h < s->n_heads + s->n_kv_heads; h++) {
-            const struct hr_tensor *norm = h < s->n_heads ? j->q_norm : j->k_norm;
-            float *head = row + (size_t)h * (size_t)s->head_dim;
-            if (norm) be->k.rmsnorm(head, head, hr_cpu_row_f32(norm, 0), s->head_dim, s->qk_eps);
-            be->k.rope(head, cs, s->rope_dim);
-        }
+        turn_heads(be, j, row, s->n_heads, j->q_norm, cs);
+        turn_heads(be, j, row + (size_t)s->n_heads * (size_t)s->head_dim, s->n_kv_heads, j->k_norm,
+                   cs);
         store_row(be, j->q, i, row, s->n_heads * s->head_dim);
         size_t block0 = ((size_t)j->layer * (size_t)kv->n_pages + (size_t)(slot / HR_PAGE_TOKENS)) *
                         (size_t)s->n_kv_heads;
@@ -229,12 +304,15 @@ void hr_cpu_rope_write(struct hr_backend *base, struct hr_tensor *q, struct hr_k
     HR_ASSERT(qkv->dtype == HR_F32 &&
               qkv->n_cols == (s->n_heads + 2 * s->n_kv_heads) * s->head_dim);
     HR_ASSERT(q->dtype == base->act && q->n_cols == s->n_heads * s->head_dim);
-    HR_ASSERT(cos_sin->dtype == HR_F32 && cos_sin->n_cols == s->rope_dim);
+    HR_ASSERT(!cos_sin || (cos_sin->dtype == HR_F32 && cos_sin->n_cols == s->rope_dim));
+    HR_ASSERT(!q_norm || q_norm->n_cols == s->head_dim || q_norm->n_cols == q->n_cols);
+    HR_ASSERT(!k_norm || k_norm->n_cols == s->head_dim ||
+              k_norm->n_cols == s->n_kv_heads * s->head_dim);
     HR_ASSERT(be->batch->n_tokens <= q->n_rows && be->batch->n_tokens <= qkv->n_rows);
     const struct hr_cpu_region *all[] = {&q->mem,
                                          &kv->mem,
                                          &qkv->mem,
-                                         &cos_sin->mem,
+                                         cos_sin ? &cos_sin->mem : NULL,
                                          q_norm ? &q_norm->mem : NULL,
                                          k_norm ? &k_norm->mem : NULL};
     struct rope_job j = {q, kv, layer, qkv, q_norm, k_norm, cos_sin};
@@ -245,31 +323,42 @@ void hr_cpu_rope_write(struct hr_backend *base, struct hr_tensor *q, struct hr_k
         if (all[i]) hr_cpu_region_leave(all[i]);
 }
 
-struct silu_job {
+struct gate_job {
     struct hr_tensor *y;
     const struct hr_tensor *gate_up;
+    void (*fn)(float *y, const float *g, const float *u, int n);
 };
 
-static void silu_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
-    const struct silu_job *j = arg;
+static void gate_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1) {
+    const struct gate_job *j = arg;
     float *row = be->scratch[i_thread].row;
     for (int i = i0; i < i1; i++) {
         const float *g = hr_cpu_row_f32(j->gate_up, i);
-        be->k.silu_mul(row, g, g + j->y->n_cols, j->y->n_cols);
+        j->fn(row, g, g + j->y->n_cols, j->y->n_cols);
         store_row(be, j->y, i, row, j->y->n_cols);
     }
+}
+
+static void gate(struct hr_cpu *be, const struct gate_job *j) {
+    const struct hr_tensor *y = j->y, *gate_up = j->gate_up;
+    HR_ASSERT(be->batch && gate_up->dtype == HR_F32 && y->dtype == be->base.act);
+    HR_ASSERT(gate_up->n_cols == 2 * y->n_cols);
+    HR_ASSERT(be->batch->n_tokens <= y->n_rows && be->batch->n_tokens <= gate_up->n_rows);
+    hr_cpu_region_enter(&y->mem);
+    hr_cpu_region_enter(&gate_up->mem);
+    hr_cpu_run(be, be->batch->n_tokens, 1, 1.0 * y->n_cols, gate_rows, (void *)j);
+    hr_cpu_region_leave(&gate_up->mem);
+    hr_cpu_region_leave(&y->mem);
 }
 
 void hr_cpu_silu_mul(struct hr_backend *base, struct hr_tensor *y,
                      const struct hr_tensor *gate_up) {
     struct hr_cpu *be = (struct hr_cpu *)base;
-    HR_ASSERT(be->batch && gate_up->dtype == HR_F32 && y->dtype == base->act);
-    HR_ASSERT(gate_up->n_cols == 2 * y->n_cols);
-    HR_ASSERT(be->batch->n_tokens <= y->n_rows && be->batch->n_tokens <= gate_up->n_rows);
-    struct silu_job j = {y, gate_up};
-    hr_cpu_region_enter(&y->mem);
-    hr_cpu_region_enter(&gate_up->mem);
-    hr_cpu_run(be, be->batch->n_tokens, 1, 1.0 * y->n_cols, silu_rows, &j);
-    hr_cpu_region_leave(&gate_up->mem);
-    hr_cpu_region_leave(&y->mem);
+    gate(be, &(struct gate_job){y, gate_up, be->k.silu_mul});
+}
+
+void hr_cpu_gelu_mul(struct hr_backend *base, struct hr_tensor *y,
+                     const struct hr_tensor *gate_up) {
+    struct hr_cpu *be = (struct hr_cpu *)base;
+    gate(be, &(struct gate_job){y, gate_up, be->k.gelu_mul});
 }
