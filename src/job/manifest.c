@@ -190,6 +190,8 @@ static enum hr_status add_shard(struct hr_manifest *m, const char *path, struct 
     if (S_ISDIR(sb.st_mode))
         return hr_err_set(err, HR_ERR_CONFIG,
                           "shard %s is a directory; name its files, as in \"%s/*\"", path, path);
+    if (!S_ISREG(sb.st_mode)) /* a pipe or terminal would hang here, and nobody could resume from it */
+        return hr_err_set(err, HR_ERR_CONFIG, "shard %s is not a regular file; write its rows to one", path);
     for (int i = 0; i < m->n_shards; i++)
         if (stat(m->shards[i], &other) == 0 && other.st_dev == sb.st_dev &&
             other.st_ino == sb.st_ino)

@@ -37,6 +37,7 @@ static int make_dir(void **state) {
     if (mkdtemp(dir) == NULL) return 1;
     mkdir(in_dir("sub"), 0755);
     mkdir(in_dir("sub/part-dir.jsonl"), 0755);
+    mkfifo(in_dir("pipe"), 0644);
     write_file("a.jsonl", "{}\n");
     write_file("sub/part-2.jsonl", "{}\n");
     write_file("sub/part-1.jsonl", "{}\n");
@@ -200,6 +201,7 @@ static void dataset_and_shards_must_be_there_and_sound(void **state) {
         {"{\"dataset\":\"d\",\"shards\":\"none-*.jsonl\"}", "no shard matches"},
         {"{\"dataset\":\"d\",\"shards\":\"sub/part-dir*\"}", "no shard matches"},
         {"{\"dataset\":\"d\",\"shards\":\"sub\"}", "is a directory"},
+        {"{\"dataset\":\"d\",\"shards\":\"pipe\"}", "is not a regular file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr_err err = {0};
