@@ -2,19 +2,26 @@
  *
  * fuzz_config: a config.json, and the same bytes as the other JSON files of a model's folder
  * (generation_config.json, tokenizer_config.json, special_tokens_map.json) beside a small sound
- * tokenizer. A shape that is accepted must be one whose plan fits the numbers that carry it. */
+ * tokenizer. A shape that is accepted must be one whose plan and rotary angles are numbers. */
+#include <math.h>
 #include <string.h>
 
 #include "cmd/textload.h"
 #include "fuzz.h"
 #include "model/llama.h"
 #include "model/model_config.h"
+#include "model/rope.h"
 
 static const char tokenizer[] =
     "{\"added_tokens\":[{\"id\":2,\"content\":\"</s>\",\"special\":true}],\"decoder\":{\"type\":"
     "\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
     "\"vocab\":"
     "{\"a\":0,\"b\":1},\"merges\":[]}}";
+
+static void check_rope(const struct hr_rope *r, int rope_dim) {
+    for (int i = 0; i < rope_dim / 2; i++) FUZZ_CHECK(isfinite(hr_rope_freq(r, rope_dim, i)));
+    FUZZ_CHECK(isfinite(r->attention_factor));
+}
 
 static void use_config(const struct hr_json *root) {
     struct hr_model_config c = {0};
@@ -27,6 +34,9 @@ static void use_config(const struct hr_json *root) {
     }
     FUZZ_CHECK(c.n_layers > 0 && c.dim > 0 && c.n_heads > 0 && c.head_dim > 0 && c.n_vocab > 0);
     FUZZ_CHECK(c.n_kv_heads > 0 && c.n_heads % c.n_kv_heads == 0 && c.n_ctx > 0 && c.rms_eps > 0);
+    FUZZ_CHECK(c.rope_dim > 0 && c.rope_dim <= c.head_dim && isfinite(c.attn_scale));
+    check_rope(&c.rope, c.rope_dim);
+    if (c.two_ropes) check_rope(&c.sliding_rope, c.rope_dim);
     hr_model_plan(&c, HR_BF16, &opts, &plan);
     FUZZ_CHECK(plan.weights > 0 && plan.kv_per_token > 0);
 }

@@ -235,6 +235,20 @@ def configs():
     seed("config", "llama3", json.dumps(llama))
     seed("config", "qwen3", json.dumps(qwen))
     seed("config", "rope-parameters", json.dumps(parameters))
+    yarn = {**llama, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1,
+                                      "original_max_position_embeddings": 64, "attention_factor": 1.1,
+                                      "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": False}}
+    phi = {**llama, "model_type": "phi3", "partial_rotary_factor": 0.75, "original_max_position_embeddings": 64,
+           "attention_bias": False, "mlp_bias": False, "rope_scaling": {
+               "type": "longrope", "short_factor": [1.0] * 6, "long_factor": [2.0] * 6}}
+    gemma = {**qwen, "model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 8,
+             "query_pre_attn_scalar": 16, "rope_local_base_freq": 1e4, "sliding_window_pattern": 2,
+             "layer_types": ["sliding_attention", "full_attention"], "final_logit_softcapping": 30.0,
+             "attn_logit_softcapping": 50.0}
+    smol = {**llama, "model_type": "smollm3", "no_rope_layers": [1, 0], "no_rope_layer_interval": 2,
+            "attention_bias": False, "mlp_bias": False}
+    for name, config in (("yarn", yarn), ("phi3", phi), ("gemma3", gemma), ("smollm3", smol)):
+        seed("config", name, json.dumps(config))
     seed("config", "generation", '{"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":0,"min_p":0.1,'
                                  '"repetition_penalty":1.05,"eos_token_id":2,"model_max_length":1' + "0" * 30 + "}")
     seed("config", "tokenizer", json.dumps({
