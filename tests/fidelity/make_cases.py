@@ -39,7 +39,7 @@ def write_lines(path, rows):
 
 def texts():
     return small.LINES[:-1] + [
-        '', ' ', '  a', 'x\u2581 y', '\u2603\u2603a\u2603', 'a' * 70, ' ' * 40, 'caf\u00e9 cafe\u0301 word sword',
+        '', ' ', '  a', 'b\x01c\x7fd\x0be\u200bf\ufeff\x8f\x9fg', 'x\u2581 y', '\u2603\u2603a\u2603', 'a' * 70, ' ' * 40, 'caf\u00e9 cafe\u0301 word sword',
         "I'LL we've <|im_start|>user\nhi<|im_end|>\n<tool> <left> a <right>  b"] + small.texts(SEED, N_RANDOM)
 
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ static void expect(const struct hr_tokenizer *t, const char *text, const int32_t
     if (!same) {
         struct hr_buf b = {0};
         for (size_t i = 0; i < ids.len; i++) hr_buf_printf(&b, " %d", (int)ids.data[i]);
-        fail_msg("\"%s\" gives%s", text, hr_buf_cstr(&b));
+        fail_msg("\"%.60s\" gives%.200s", text, hr_buf_cstr(&b));
     }
     hr_ids_finish(&ids);
 }
@@ -50,8 +51,8 @@ static void expect_text(const struct hr_tokenizer *t, const int32_t *ids, size_t
 
 /* --- scores of a GGUF --- */
 
-enum { UNK, BOS, A, B, AB, BC, C, SPACE, SPACE_A, BYTE_C3, BYTE_A9, RUN, N_SCORED };
-static const char *const scored[N_SCORED] = {"<unk>", "<s>", "a",       "b",      "ab",     "bc",
+enum { UNK, BOS, A, B, BC, AB, C, SPACE, SPACE_A, BYTE_C3, BYTE_A9, RUN, N_SCORED };
+static const char *const scored[N_SCORED] = {"<unk>", "<s>", "a",       "b",      "bc",     "ab",
                                              "c",     BLANK, BLANK "a", "<0xC3>", "<0xA9>", "  "};
 static const int32_t scored_types[N_SCORED] = {
     HR_TOKEN_UNKNOWN, HR_TOKEN_CONTROL, HR_TOKEN_NORMAL, HR_TOKEN_NORMAL,
@@ -125,7 +126,7 @@ static void test_scores_that_are_missing_or_no_numbers_are_refused(void **state)
     scores[AB] = NAN;
     v = scored_vocab(scores, len);
     assert_int_equal(hr_tokenizer_create_vocab(&v, &t, &err), HR_ERR_FORMAT);
-    assert_non_null(strstr(err.msg, "token 4"));
+    assert_non_null(strstr(err.msg, "token 5"));
     assert_null(t);
 }
 
@@ -155,6 +156,92 @@ static void test_plain_merges_of_white_tokens(void **state) {
     assert_non_null(strstr(err.msg, "entry 0"));
 }
 
+/* A "gemma4" vocabulary of characters and merges, without an unknown token. */
+static struct hr_tokenizer *from_merges(const char *const *tokens, int n_tokens,
+                                        const char *const *merges, int n_merges) {
+    size_t *len = calloc((size_t)n_tokens + (size_t)n_merges, sizeof *len);
+    for (int i = 0; i < n_tokens; i++) len[i] = strlen(tokens[i]);
+    for (int i = 0; i < n_merges; i++) len[n_tokens + i] = strlen(merges[i]);
+    struct hr_vocab v = {.model = "gemma4",
+                         .pre = "",
+                         .n_tokens = n_tokens,
+                         .n_merges = n_merges,
+                         .tokens = tokens,
+                         .token_len = len,
+                         .merges = merges,
+                         .merge_len = len + n_tokens,
+                         .bos = -1,
+                         .eos = -1,
+                         .unk = -1,
+                         .pad = -1};
+    struct hr_tokenizer *t = NULL;
+    struct hr_err err = {0};
+    if (hr_tokenizer_create_vocab(&v, &t, &err)) fail_msg("%s", err.msg);
+    free(len);
+    return t;
+}
+
+static void test_a_character_that_vanishes_lets_its_neighbours_merge(void **state) {
+    (void)state;
+    const char *const tokens[] = {"a", "b", "ab"}, *const merges[] = {"a b"};
+    struct hr_tokenizer *t = from_merges(tokens, 3, merges, 1);
+    EXPECT(t, "ba?b", 1, 2);
+    hr_tokenizer_destroy(&t);
+}
+
+static void test_byte_tokens_merge_over_characters(void **state) {
+    (void)state;
+    enum { N_BYTES = 256 };
+    static char names[N_BYTES][8];
+    const char *tokens[N_BYTES + 1], *const merges[] = {"<0xA9> <0xC3>"};
+    for (int i = 0; i < N_BYTES; i++) {
+        snprintf(names[i], sizeof names[i], "<0x%02X>", (unsigned)i);
+        tokens[i] = names[i];
+    }
+    tokens[N_BYTES] = "<0xA9><0xC3>";
+    struct hr_tokenizer *t = from_merges(tokens, N_BYTES + 1, merges, 1);
+    EXPECT(t, "\xc3\xa9\xc3\xa9", 0xc3, N_BYTES, 0xa9);
+    hr_tokenizer_destroy(&t);
+}
+
+/* A chain of different characters, each pair a token, the last pair first in rank: where the pairs
+ * lie is decided at the far end, further away than a window. */
+static void test_merges_that_depend_on_the_far_end(void **state) {
+    (void)state;
+    enum { N = 35001 };
+    struct hr_buf text = {0}, pool = {0}, pairs = {0};
+    const char **tokens = calloc(2 * N, sizeof *tokens), **merges = calloc(N, sizeof *merges);
+    struct hr_ids want = {0};
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t a = 0x20000 + i;
+        char c[2][8] = {{0}};
+        hr_utf8_put(a, c[0]);
+        hr_utf8_put(a + 1, c[1]);
+        hr_buf_puts(&text, c[0]);
+        hr_buf_printf(&pool, "%s%c%s%s%c", c[0], 0, c[0], i + 1 < N ? c[1] : "none", 0);
+        hr_buf_printf(&pairs, "%s %s%c", c[0], c[1], 0);
+    }
+    const char *p = pool.data, *q = pairs.data;
+    for (int i = 0; i < N; i++, q += strlen(q) + 1) {
+        tokens[i] = p;
+        p += strlen(p) + 1;
+        tokens[N + i] = p;
+        p += strlen(p) + 1;
+        if (i + 1 < N) merges[N - 2 - i] = q;
+    }
+    struct hr_tokenizer *t = from_merges(tokens, 2 * N, merges, N - 1);
+    hr_ids_push(&want, 0);
+    for (int i = 1; i < N; i += 2) hr_ids_push(&want, N + i);
+    expect(t, hr_buf_cstr(&text), want.data, want.len);
+    hr_tokenizer_destroy(&t);
+    hr_ids_finish(&want);
+    hr_buf_finish(&text);
+    hr_buf_finish(&pool);
+    hr_buf_finish(&pairs);
+    free(tokens);
+    free(merges);
+}
+
 /* --- ranks --- */
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -169,10 +256,10 @@ static void put_rank(struct hr_buf *b, const char *s, size_t len, int rank) {
     hr_buf_printf(b, " %d\n", rank);
 }
 
-enum { HE = 256, LL, HELL, LO, N_RANKS, CONTROL = N_RANKS };
+enum { HE = 256, LL, HELL, LO, ZZZ, N_RANKS, CONTROL = N_RANKS };
 
 static void put_all_ranks(struct hr_buf *b, int skip) {
-    static const char *const merged[] = {"he", "ll", "hell", "lo"};
+    static const char *const merged[] = {"he", "ll", "hell", "lo", "zzz"};
     for (int i = 0; i < N_RANKS; i++) {
         char byte = (char)i;
         const char *s = i < 256 ? &byte : merged[i - 256];
@@ -196,6 +283,7 @@ static void test_ranks_merge_by_the_rank_of_what_they_make(void **state) {
     EXPECT(t, "hello", HELL, 'o'); /* "ll" before "lo" */
     EXPECT(t, "lo<|end|>", LO, CONTROL);
     EXPECT(t, "he\xe4\xb8\xadhe", HE, 0xe4, 0xb8, 0xad, HE); /* Han is a piece of its own */
+    EXPECT(t, "zzz zzzz", ZZZ, ' ', 'z', 'z', 'z', 'z');     /* only as a whole piece */
     assert_int_equal(hr_tokenizer_n_vocab(t), N_RANKS + 1);
     expect_text(t, (const int32_t[]){HELL, 'o', CONTROL}, 3, "hello");
     hr_tokenizer_destroy(&t);
@@ -212,19 +300,19 @@ static void expect_ranks_refused(const struct hr_buf *b, int32_t control, const 
 
 static void test_ranks_that_are_refused(void **state) {
     (void)state;
-    const char *const bad_lines[] = {"!!!! 260\n", "AAA= \n",  "AAA=\n", "AAA= 1x\n",
+    const char *const bad_lines[] = {"!!!! 261\n", "AAA= \n",  "AAA=\n", "AAA= 1x\n",
                                      "AAA= -1\n",  "AAA= 3\n", " 260\n", "AAA= 99999999999\n"};
     struct hr_buf b = {0};
     for (size_t i = 0; i < sizeof bad_lines / sizeof *bad_lines; i++) {
         hr_buf_clear(&b);
         put_all_ranks(&b, -1);
         hr_buf_puts(&b, bad_lines[i]);
-        expect_ranks_refused(&b, CONTROL + 1, "line 261");
+        expect_ranks_refused(&b, CONTROL + 1, "line 262");
     }
     hr_buf_clear(&b);
     expect_ranks_refused(&b, CONTROL, "0 ranks");
     put_all_ranks(&b, 'q');
-    expect_ranks_refused(&b, CONTROL, "line 259"); /* a rank is missing, so the last is too high */
+    expect_ranks_refused(&b, CONTROL, "line 260"); /* a rank is missing, so the last is too high */
     put_rank(&b, "qq", 2, 'q');
     expect_ranks_refused(&b, CONTROL, "byte 0x71");
     hr_buf_clear(&b);
@@ -257,6 +345,11 @@ static void test_unigram_takes_the_best_sum(void **state) {
     EXPECT(t, "bbb", 2, 5);
     EXPECT(t, "axyb?z", 1, 0, 2, 0); /* unknown neighbours are one token */
     hr_tokenizer_destroy(&t);
+    /* An unknown character costs ten below the lowest score. */
+    t = from_unigram(
+        "\"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", 20], [\"ax\", 11], [\"ay\", 9]]");
+    EXPECT(t, "axay", 2, 1, 0);
+    hr_tokenizer_destroy(&t);
     t = from_unigram("\"unk_id\": 0, \"byte_fallback\": true, \"vocab\": [[\"?\", 0], [\"a\", -1], "
                      "[\"<0x78>\", 0], [\"<0x79>\", 0]]");
     EXPECT(t, "axy", 1, 2, 3);
@@ -264,15 +357,35 @@ static void test_unigram_takes_the_best_sum(void **state) {
     hr_tokenizer_destroy(&t);
 }
 
+/* The two literals are one step apart for strtod in one way and for the reference in the other: a,
+ * b is better than ab only as the reference reads them. */
+static void test_scores_are_read_as_the_reference_reads_them(void **state) {
+    (void)state;
+    struct hr_tokenizer *t = from_unigram(
+        "\"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", -0.9385958677423489], [\"b\", 0], [\"ab\", "
+        "-0.93859586774234893]]");
+    EXPECT(t, "ab", 1, 2);
+    hr_tokenizer_destroy(&t);
+    t = from_unigram("\"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", 123456789012345678901234.5], "
+                     "[\"aa\", 2.4E+23], [\"b\", -2e-3], [\"bb\", -0.0030000000000000000000001]]");
+    EXPECT(t, "aabb", 1, 1, 4);
+    hr_tokenizer_destroy(&t);
+}
+
 static void test_unigram_needs_an_unknown_token_for_an_unknown_character(void **state) {
     (void)state;
+    enum { N = 70000 }; /* the first letters are written before the last is seen */
     const struct hr_encode_opts opts = {0};
     struct hr_tokenizer *t = from_unigram("\"unk_id\": null, \"vocab\": [[\"a\", -1]]");
+    char *text = malloc(N);
     struct hr_ids ids = {0};
     struct hr_err err = {0};
+    memset(text, 'a', N);
+    text[N - 1] = 'x';
     EXPECT(t, "aa", 0, 0);
-    assert_int_equal(hr_tokenizer_encode(t, "ax", 2, &opts, &ids, &err), HR_ERR_FORMAT);
+    assert_int_equal(hr_tokenizer_encode(t, text, N, &opts, &ids, &err), HR_ERR_FORMAT);
     assert_int_equal(ids.len, 0);
+    free(text);
     hr_ids_finish(&ids);
     hr_tokenizer_destroy(&t);
 }
@@ -434,9 +547,13 @@ int main(void) {
         cmocka_unit_test(test_scored_bytes_runs_and_control_tokens),
         cmocka_unit_test(test_scores_that_are_missing_or_no_numbers_are_refused),
         cmocka_unit_test(test_plain_merges_of_white_tokens),
+        cmocka_unit_test(test_a_character_that_vanishes_lets_its_neighbours_merge),
+        cmocka_unit_test(test_byte_tokens_merge_over_characters),
+        cmocka_unit_test(test_merges_that_depend_on_the_far_end),
         cmocka_unit_test(test_ranks_merge_by_the_rank_of_what_they_make),
         cmocka_unit_test(test_ranks_that_are_refused),
         cmocka_unit_test(test_unigram_takes_the_best_sum),
+        cmocka_unit_test(test_scores_are_read_as_the_reference_reads_them),
         cmocka_unit_test(test_unigram_needs_an_unknown_token_for_an_unknown_character),
         cmocka_unit_test(test_unigram_over_a_long_run),
         cmocka_unit_test(test_unigram_that_is_refused),
