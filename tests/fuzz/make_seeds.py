@@ -188,6 +188,8 @@ def ggufs():
         kv("tokenizer.ggml.token_type", ARRAY, array(I32, [struct.pack("<i", t) for t in types])),
         kv("tokenizer.ggml.unknown_token_id", U32, bytes(4)),
         kv("tokenizer.ggml.eos_token_id", U32, struct.pack("<I", 1))], []))
+    seed("gguf", "long-key", gguf([kv("a", STRING, struct.pack("<Q", 2**64 - 8) + b"x")], []))
+    seed("gguf", "cut", gguf([], [("a", "F32", (8, 8))])[:-64])
     seed("gguf", "empty", gguf([], []))
     seed("gguf", "arrays", gguf([kv("a", ARRAY, array(ARRAY, [array(U32, [b"\1\0\0\0"])])),
                                  kv("b", ARRAY, array(BOOL, [b"\0", b"\1"]))], []))
@@ -216,6 +218,8 @@ def folders():
     seed("safetensors", "scalar-and-empty", safetensors([("s", "F32", []), ("e", "F16", [0])]))
     seed("safetensors", "three", safetensors([("a", "F32", [2]), ("b", "F16", [3, 1]), ("c", "BF16", [1, 2])]))
     seed("safetensors", "no-tensors", safetensors([]))
+    seed("safetensors", "header-too-long", struct.pack("<Q", 64) + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')
+    seed("safetensors", "past-the-end", safetensors([("a", "F32", [4])])[:-8])
     seed("safetensors", "index", '{"metadata":{"total_size":8},"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}')
     seed("safetensors", "index-lies", '{"weight_map":{"x":"b.safetensors","z":"../a.safetensors"}}')
 
