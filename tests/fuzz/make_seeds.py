@@ -23,7 +23,7 @@ def seed(what, name, data):
 ROWS = {
     "messages": {"id": "r1", "messages": [{"role": "user", "content": "say 1"}], "temperature": 0.5, "n": 2},
     "prompt": {"id": 7, "prompt": "caf\u00e9 \U0001f375", "seed": 3, "stop": ["\n", "END"], "x": {"y": [1, None]}},
-    "parts": {"a": "do this", "b": " with that ", "id": [1, {"k": "v"}], "max_tokens": None},
+    "parts": {"a": "do this", "b": " with that ", "id": "p", "max_tokens": None, "x": [1, {"k": "v"}]},
     "tools": {"key": "k", "m": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
               "tools": [{"type": "function", "function": {"name": "f"}}], "stop_token_ids": [1, 2]},
 }
@@ -59,6 +59,7 @@ def manifests():
     seed("manifest", "full", json.dumps(full))
     seed("manifest", "small", '{"dataset":"d","shards":"s.jsonl"}')
     seed("manifest", "messages", '{"dataset":"d","shards":["*.jsonl"],"messages":"m","sampling":{"max_tokens":null}}')
+    seed("manifest", "name-with-a-slash", '{"dataset":"d/../../e","shards":["s.jsonl"]}')
     seed("manifest", "misspelt", '{"dataset":"d","shards":["s.jsonl"],"samplin":{}}')
 
 
@@ -189,6 +190,7 @@ def ggufs():
         kv("tokenizer.ggml.unknown_token_id", U32, bytes(4)),
         kv("tokenizer.ggml.eos_token_id", U32, struct.pack("<I", 1))], []))
     seed("gguf", "long-key", gguf([kv("a", STRING, struct.pack("<Q", 2**64 - 8) + b"x")], []))
+    seed("gguf", "cut-in-a-key", gguf([kv("a" * 64, U32, bytes(4)), struct.pack("<Q", 300) + b"a" * 24], []))
     seed("gguf", "cut", gguf([], [("a", "F32", (8, 8))])[:-64])
     seed("gguf", "empty", gguf([], []))
     seed("gguf", "arrays", gguf([kv("a", ARRAY, array(ARRAY, [array(U32, [b"\1\0\0\0"])])),
@@ -253,6 +255,8 @@ def configs():
             "attention_bias": False, "mlp_bias": False}
     for name, config in (("yarn", yarn), ("phi3", phi), ("gemma3", gemma), ("smollm3", smol)):
         seed("config", name, json.dumps(config))
+    seed("config", "uneven-heads", json.dumps({**llama, "num_key_value_heads": 3}))
+    seed("config", "factor-zero", json.dumps({**yarn, "rope_scaling": {**yarn["rope_scaling"], "factor": 0}}))
     seed("config", "generation", '{"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":0,"min_p":0.1,'
                                  '"repetition_penalty":1.05,"eos_token_id":2,"model_max_length":1' + "0" * 30 + "}")
     seed("config", "tokenizer", json.dumps({
@@ -300,11 +304,11 @@ def byte_alphabet():
 def charsmap():
     """A double-array trie of one key, "A", which becomes "a": the root's offset is 1, so that the child stands
     at 1 ^ 0x41; that node has a leaf, at its own index ^ 1, whose value is the replacement's place."""
-    units = [0] * 256
+    units = [0] * 0x42  # as short as it can be, so that other characters lead past its end
     units[0] = 1 << 10
     units[0x40] = 1 << 10 | 1 << 8 | 0x41
     units[0x41] = 1 << 31
-    return struct.pack("<I256I", 1024, *units) + b"a\0"
+    return struct.pack("<I66I", 4 * 0x42, *units) + b"a\0"
 
 
 def tokenizers():
