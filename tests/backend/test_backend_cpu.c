@@ -195,6 +195,60 @@ static void guarded_memory_cannot_be_read_outside_an_operation(void **state) {
     layer_close(&l);
 }
 
+/* Attention of the last step's queries over one page. */
+static void attend_over(struct layer *l, int32_t page, float *rows) {
+    int32_t tokens[TOKENS] = {0}, positions[TOKENS], slots[TOKENS];
+    for (int i = 0; i < TOKENS; i++) positions[i] = i, slots[i] = page * HR_PAGE_TOKENS + i;
+    struct hr_batch_seq seq = {0, TOKENS, 0, &page};
+    struct hr_batch b = {TOKENS, tokens, positions, slots, 1, &seq, 0, NULL};
+    l->ops->step_begin(l->be, &b);
+    l->ops->attend(l->be, l->att, l->q, l->kv, 0, 0);
+    l->ops->step_end(l->be);
+    l->ops->tensor_read(l->be, l->att, 0, TOKENS, rows);
+}
+
+static void a_page_comes_back_from_the_host_as_it_was_saved(void **state) {
+    for (int act = HR_F32; act <= HR_BF16; act++) {
+        struct layer l;
+        float logits[VOCAB], was[TOKENS * HEADS * HEAD], empty[TOKENS * HEADS * HEAD], got[TOKENS * HEADS * HEAD];
+        struct hr_sampled out;
+        layer_open(&l, HR_CPU_ALL, (enum hr_dtype)act, true);
+        layer_run(&l, logits, &out);
+        attend_over(&l, 2, was);
+        attend_over(&l, 3, empty);
+        assert_memory_not_equal(was, empty, sizeof was);
+        l.ops->kv_save(l.be, l.kv, 2, 1);
+        l.ops->kv_save(l.be, l.kv, 3, 0);
+        l.ops->kv_load(l.be, l.kv, 0, 2); /* the page is handed to somebody else meanwhile */
+        attend_over(&l, 2, got);
+        assert_memory_equal(got, empty, sizeof got);
+        l.ops->kv_load(l.be, l.kv, 1, 3);
+        attend_over(&l, 3, got);
+        assert_memory_equal(got, was, sizeof got);
+        layer_close(&l);
+    }
+}
+
+#ifdef HR_DEBUG
+static void a_host_page_that_was_spoiled_is_found_when_it_is_loaded(void **state) {
+    struct layer l;
+    layer_open(&l, HR_CPU_ALL, HR_BF16, false);
+    l.ops->kv_save(l.be, l.kv, 0, 1);
+    ((char *)l.kv->host.data)[l.kv->page_bytes + 5] ^= 1; /* one layer: host page 1 begins there */
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGABRT, SIG_DFL);
+        close(2);
+        l.ops->kv_load(l.be, l.kv, 1, 2);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    layer_close(&l);
+}
+#endif
+
 static void numerics_name_the_tier_and_the_type(void **state) {
     struct layer l;
     layer_open(&l, 0, HR_F32, false);
@@ -228,6 +282,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guarded_memory_changes_no_bit),
         cmocka_unit_test(guarded_memory_cannot_be_read_outside_an_operation),
+        cmocka_unit_test(a_page_comes_back_from_the_host_as_it_was_saved),
+#ifdef HR_DEBUG
+        cmocka_unit_test(a_host_page_that_was_spoiled_is_found_when_it_is_loaded),
+#endif
         cmocka_unit_test(numerics_name_the_tier_and_the_type),
         cmocka_unit_test(shapes_that_cannot_work_are_refused),
     };

@@ -174,7 +174,7 @@ static void every_sequence_ends_once_when_the_pool_is_far_too_small(void **state
     for (uint64_t seed = 1; seed <= 10; seed++) { /* 25 pages hold one longest sequence */
         drive(&j, (struct hr_sched_opts){.n_pages = 25 + 3 * (int)seed, .max_running = 32,
                                          .step_tokens = 40 + (int)seed, .decode_steps = 1 + (int)seed % 4},
-              size(250), seed);
+              size(310), seed);
         n += j.preemptions;
     }
     assert_true(n > 0);
@@ -186,7 +186,7 @@ static void with_a_host_tier_nothing_is_computed_twice(void **state) {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         drive(&j, (struct hr_sched_opts){.n_pages = 60, .n_host_pages = 2000, .max_running = 32,
                                          .step_tokens = 48},
-              size(250), seed);
+              size(310), seed);
         assert_int_equal(j.recomputed, 0);
         assert_true(j.used_share / (double)j.n_used > 0.85);
         n += j.preemptions;
