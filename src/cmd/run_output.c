@@ -105,6 +105,7 @@ struct commit {
     struct sample *samples[COMMIT_ROWS];
     int n;
     struct hr_run_counters counters; /* with these rows */
+    int64_t rows_total; /* to be told to `status`; -1: nothing new */
     enum hr_status st;
     struct hr_err err;
 };
@@ -211,6 +212,7 @@ static void commit_work(void *arg) {
         };
         n++;
     }
+    if (c->rows_total >= 0) run_set_fact(c->ds, "rows_total", c->rows_total);
     if (!c->st) c->st = hr_store_commit(c->ds->store, done, n, &c->counters, &c->err);
     for (int i = 0; i < n; i++) hr_buf_finish(&lines[i]);
 }
@@ -312,6 +314,13 @@ static void refresh_counters(struct run *r, struct dataset *ds) {
     ds->ended = ds->input_done && !ds->ready.n && !ds->flying.n && !ds->finished.n;
 }
 
+/* How many rows there are, when `status` has not heard it yet; else -1. */
+static int64_t untold_total(struct dataset *ds) {
+    if (ds->rows_total < 0 || ds->total_told) return -1;
+    ds->total_told = true;
+    return ds->rows_total * ds->sampling.n;
+}
+
 static void start_commit(struct run *r, struct dataset *ds) {
     struct commit *c = hr_xcalloc(1, sizeof *c);
     c->run = r;
@@ -322,6 +331,7 @@ static void start_commit(struct run *r, struct dataset *ds) {
         count_finished(&ds->counters, s);
         c->samples[c->n++] = s;
     }
+    c->rows_total = untold_total(ds);
     ds->store_work = true;
     refresh_counters(r, ds);
     c->counters = ds->counters;
@@ -407,8 +417,7 @@ static void gather_facts(struct run *r, struct dataset *ds, struct journal_part 
     p->queued = queued != ds->queued_told ? queued : -1;
     ds->running_told = g.n_running;
     ds->queued_told = queued;
-    p->rows_total = ds->rows_total >= 0 && !ds->total_told ? ds->rows_total * ds->sampling.n : -1;
-    ds->total_told = ds->rows_total >= 0;
+    p->rows_total = untold_total(ds);
 }
 
 static void gather(struct run *r, struct dataset *ds, struct journal_part *p) {
