@@ -62,7 +62,8 @@ def test_rows_killed_at_random_moments_are_those_of_an_undisturbed_run(headrace,
 def test_the_demo_model_killed_and_resumed_gives_the_same_rows(headrace, tmp_path, model, root, moments):
     rows = [json.loads(line) for line in (root / "datasets" / "demo.jsonl").read_text(encoding="utf-8").splitlines()[:6]]
     job = Job(headrace, tmp_path, model, rows)
-    found, _ = campaign(job, moments, 2, (*GREEDY, "--max-tokens", 32), 0.2, limits=(0.1, 0.7))
+    # Long enough for the journal (every 0.25 s) to have something at a kill on a fast machine too.
+    found, _ = campaign(job, moments, 2, (*GREEDY, "--max-tokens", 200, "--ignore-eos"), 0.2, limits=(0.1, 0.7))
     assert found > 0
 
 
