@@ -252,6 +252,10 @@ static enum hr_status take_line(struct intake *in, const struct hr_line *line) {
         const char *shard = ds->m->shards[line->i_shard];
         return hr_err_prefix(&in->err, "%s:%lld", shard, (long long)line->line_no);
     }
+    if (seen.duplicate_of_done) { /* the store has just looked at every sample */
+        in->n_skipped += n_samples;
+        return HR_OK;
+    }
     struct row *row = hr_xcalloc(1, sizeof *row);
     row->n_refs = 1; /* ours, until the samples have theirs */
     row->ds = ds;

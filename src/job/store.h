@@ -65,7 +65,7 @@ struct hr_store_seen {
     int64_t row;
     int occurrence;
     bool is_new;
-    bool duplicate_of_done; /* unused samples: every sample asked for is done or rejected */
+    bool duplicate_of_done; /* every sample asked for is done or rejected: nothing is left to do */
 };
 HR_MUST_USE enum hr_status hr_store_see(struct hr_store *st, const uint8_t ident[16],
                                         const uint8_t content[16], const char *id_text,
@@ -98,7 +98,6 @@ struct hr_store_done {
     size_t len;
     int prompt_tokens, completion_tokens;
     bool length;     /* finish_reason is "length" */
-    bool repetitive; /* reserved for the report; false */
 };
 /* Rows appended -> fdatasync -> one transaction (row marks, offsets, CRCs, journal entries of these
  * samples dropped, counters). Either all of it or none counts. HR_ERR_NOSPACE: nothing was
