@@ -100,10 +100,21 @@ static void pin(struct hr_kv *kv, struct hr_kv_node *n) {
     hr_kv_tree_relist(&kv->tree, n, false);
 }
 
+/* Frees a spoiled node that nobody holds and that has no children, and then its ancestors that are such. */
+static void reap(struct hr_kv *kv, struct hr_kv_node *n) {
+    while (n->spoiled && n->n_pins == 0 && n->n_children[HR_KV_DEVICE] == 0 && n->n_children[HR_KV_HOST] == 0) {
+        struct hr_kv_node *parent = n->parent;
+        if (n->page[HR_KV_HOST] >= 0) drop_page(kv, n, HR_KV_HOST);
+        if (n->page[HR_KV_DEVICE] >= 0) drop_page(kv, n, HR_KV_DEVICE);
+        n = parent;
+    }
+}
+
 static void unpin(struct hr_kv *kv, struct hr_kv_node *n) {
     HR_ASSERT(n->n_pins > 0);
     if (--n->n_pins == 0) kv->n_pinned--;
     hr_kv_tree_relist(&kv->tree, n, false);
+    reap(kv, n);
 }
 
 int hr_kv_n_available(const struct hr_kv *kv) {
@@ -167,7 +178,7 @@ void hr_kv_match(struct hr_kv *kv, const int32_t *tokens, int n_tokens, struct h
     }
 }
 
-static void drop_tail(struct hr_kv *kv, struct hr_kv_seq *seq) {
+void hr_kv_drop_tail(struct hr_kv *kv, struct hr_kv_seq *seq) {
     if (!seq->n_tail) return;
     hr_kv_pages_give(kv->pool[HR_KV_HOST], &seq->host_tail, 1);
     kv->n_tails--;
@@ -193,6 +204,7 @@ int hr_kv_attach(struct hr_kv *kv, struct hr_kv_seq *seq, const int32_t *tokens,
     HR_ASSERT(seq->n_pages == 0 && seq->n_nodes == 0);
     seq->tokens = tokens;
     seq->n_promised = 0;
+    if (seq->cold) return 0;
     int n = pin_prefix(kv, seq, pages_wanted(n_tokens));
     if (n - seq->n_nodes > hr_kv_n_available(kv)) { /* all loads or none */
         while (seq->n_nodes > 0) unpin(kv, seq->nodes[--seq->n_nodes]);
@@ -214,7 +226,7 @@ int hr_kv_attach(struct hr_kv *kv, struct hr_kv_seq *seq, const int32_t *tokens,
         order(kv, HR_KV_LOAD, seq->pages[n], seq->host_tail);
         have += seq->n_tail;
     }
-    drop_tail(kv, seq);
+    hr_kv_drop_tail(kv, seq);
     int n_full = n_prompt / HR_KV_PAGE_TOKENS;
     if (n_full > n) {
         promise(kv, seq, n, n_full, 1);
@@ -256,7 +268,8 @@ static void make_node(struct hr_kv *kv, struct hr_kv_seq *seq, int i) {
     if (!n) {
         n = hr_kv_tree_add(&kv->tree, parent, tokens);
         const struct hr_kv_entry *e = hr_kv_map_find(&kv->map, n->chain);
-        n->n_known = e ? e->n_known : 0;
+        n->spoiled = parent->spoiled; /* what follows from wrong KV is wrong */
+        n->n_known = e && !n->spoiled ? e->n_known : 0;
     }
     pin(kv, n);
     kv->n_private--;
@@ -269,11 +282,12 @@ static void make_node(struct hr_kv *kv, struct hr_kv_seq *seq, int i) {
     seq->nodes[i] = n;
     seq->n_nodes = i + 1;
     if (i < seq->n_promised) hr_kv_map_add(&kv->map, n->chain, 0, -1);
-    if (n->page[HR_KV_HOST] < 0 && kv->pool[HR_KV_HOST]) save(kv, n);
+    if (n->page[HR_KV_HOST] < 0 && kv->pool[HR_KV_HOST] && !n->spoiled) save(kv, n);
 }
 
 void hr_kv_computed(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
     HR_ASSERT(n_computed <= seq->n_pages * HR_KV_PAGE_TOKENS);
+    if (seq->cold) return;
     while ((seq->n_nodes + 1) * HR_KV_PAGE_TOKENS <= n_computed) make_node(kv, seq, seq->n_nodes);
 }
 
@@ -290,11 +304,15 @@ static void let_go(struct hr_kv *kv, struct hr_kv_seq *seq) {
 }
 
 void hr_kv_release(struct hr_kv *kv, struct hr_kv_seq *seq) {
-    drop_tail(kv, seq);
+    hr_kv_drop_tail(kv, seq);
     let_go(kv, seq);
 }
 
 void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
+    if (seq->cold) {
+        let_go(kv, seq);
+        return;
+    }
     int n = n_computed - seq->n_nodes * HR_KV_PAGE_TOKENS;
     HR_ASSERT(n < HR_KV_PAGE_TOKENS && seq->n_tail == 0);
     int32_t host = n > 0 ? take_page(kv, HR_KV_HOST) : -1;
@@ -306,6 +324,35 @@ void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
         kv->n_tails++;
     }
     let_go(kv, seq);
+}
+
+/* ---- what was found wrong ----------------------------------------------------------------------- */
+
+/* Is the node `top` or below it? A spoiled node has spoiled ones below it only. */
+static bool is_below(const struct hr_kv_tree *t, const struct hr_kv_node *n, const struct hr_kv_node *top) {
+    while (n != &t->root && n != top && !n->spoiled) n = n->parent;
+    return n != &t->root;
+}
+
+void hr_kv_spoil(struct hr_kv *kv, const int32_t *tokens, int n_tokens) {
+    struct hr_kv_tree *t = &kv->tree;
+    if (n_tokens < HR_KV_PAGE_TOKENS) return;
+    struct hr_kv_node *top = hr_kv_tree_child(t, &t->root, tokens);
+    if (!top) return;
+    for (size_t i = 0; i < t->n_buckets; i++) {
+        for (struct hr_kv_node *n = t->buckets[i]; n; n = n->bucket_next) {
+            if (n->spoiled || !is_below(t, n, top)) continue;
+            n->spoiled = true;
+            n->n_known = 0;
+            hr_kv_tree_relist(t, n, true);
+        }
+    }
+    /* The copies of those that stay while somebody holds them, then the rest from its leaves upward. */
+    for (int i = 0; i < t->n_max; i++) {
+        struct hr_kv_node *n = &t->nodes[i];
+        if (n->spoiled && n->page[HR_KV_DEVICE] >= 0 && n->page[HR_KV_HOST] >= 0) drop_page(kv, n, HR_KV_HOST);
+    }
+    for (int i = 0; i < t->n_max; i++) reap(kv, &t->nodes[i]);
 }
 
 /* ---- looking ------------------------------------------------------------------------------------ */
@@ -343,7 +390,9 @@ static void check_node(const struct hr_kv *kv, const struct hr_kv_node *n, int *
     HR_ASSERT(n->n_pins == 0 || n->page[HR_KV_DEVICE] >= 0);
     HR_ASSERT(n->n_pins == 0 || n->parent == root || n->parent->n_pins > 0);
     const struct hr_kv_entry *e = hr_kv_map_find(&kv->map, n->chain);
-    HR_ASSERT(n->n_known == (e ? e->n_known : 0));
+    HR_ASSERT(n->n_known == (e && !n->spoiled ? e->n_known : 0));
+    HR_ASSERT(!n->spoiled || (n->n_pins > 0 && n->page[HR_KV_HOST] < 0));
+    HR_ASSERT(n->spoiled || !n->parent->spoiled);
 }
 
 void hr_kv_check(const struct hr_kv *kv) {

@@ -16,6 +16,10 @@
  * Eviction. A job that is read ahead knows its next users: hr_kv_know announces a prompt, hr_kv_forget takes
  * it back. Unpinned leaves that nobody is known to want go first, then least recently used ones, O(1) each.
  *
+ * Cold sequences. One that checks what was computed before must not read it: it computes all of its pages
+ * itself, promises nothing, and leaves nothing behind. What such a check has found wrong is spoiled
+ * (hr_kv_spoil): nobody finds it any more, and it is gone as soon as nobody holds it.
+ *
  * Orders. What is to be copied comes out of hr_kv_orders. The caller carries all of them out, in that order,
  * before the next step computes: so a page may be handed out again as soon as its save is ordered.
  *
@@ -47,6 +51,7 @@ struct hr_kv_seq {
     int n_pages;
     struct hr_kv_node **nodes; /* the caller's, same room: the pinned prefix */
     int n_nodes;
+    bool cold; /* the caller's, before attach: takes nothing from the tree, gives nothing to it */
     const int32_t *tokens; /* as given to attach; borrowed until release */
     int n_promised;  /* others may wait for pages [n_nodes, n_promised) of its prompt */
     int n_tail;      /* tokens of the unfinished page that hr_kv_preempt saved; 0: none */
@@ -84,10 +89,17 @@ bool hr_kv_grow(struct hr_kv *kv, struct hr_kv_seq *seq, int n_tokens);
 /* The first n_computed tokens have their KV: full private pages become nodes, and saves are ordered. */
 void hr_kv_computed(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed);
 
+/* The KV of the first page of tokens, or of what was computed after it, is wrong: the nodes of that page and
+ * of all that begins with it are found by nobody from here on, and their pages on both tiers are free: those
+ * that sequences hold, when they let them go. Less than a page of tokens names nothing. O(nodes). */
+void hr_kv_spoil(struct hr_kv *kv, const int32_t *tokens, int n_tokens);
+/* Gives the host tail of a sequence back, if it has one: attach will compute those tokens instead. */
+void hr_kv_drop_tail(struct hr_kv *kv, struct hr_kv_seq *seq);
+
 /* The sequence holds nothing any more, no tail either. Its nodes stay as cache, its private pages are free. */
 void hr_kv_release(struct hr_kv *kv, struct hr_kv_seq *seq);
 /* As release, but first the unfinished page with KV of positions below n_computed is saved to the host, if
- * there is room (it is dropped otherwise): attach brings it back. */
+ * there is room (it is dropped otherwise, and always that of a cold one): attach brings it back. */
 void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed);
 
 enum hr_kv_order_kind { HR_KV_SAVE, HR_KV_LOAD }; /* device to host, host to device */

@@ -43,7 +43,8 @@ struct hr_kv_node *hr_kv_tree_child(const struct hr_kv_tree *t, const struct hr_
                                     const int32_t *tokens) {
     uint64_t chain = hr_kv_tree_chain(parent->chain, tokens);
     struct hr_kv_node *n = *bucket(t, chain);
-    while (n && !(n->chain == chain && n->parent == parent && !memcmp(n->tokens, tokens, sizeof n->tokens)))
+    while (n && !(n->chain == chain && n->parent == parent && !n->spoiled &&
+                  !memcmp(n->tokens, tokens, sizeof n->tokens)))
         n = n->bucket_next;
     return n;
 }
@@ -98,6 +99,7 @@ static void remove_node(struct hr_kv_tree *t, struct hr_kv_node *n) {
     struct hr_kv_node **b = bucket(t, n->chain);
     while (*b != n) b = &(*b)->bucket_next;
     *b = n->bucket_next;
+    n->spoiled = false; /* free nodes are none of the spoiled ones */
     n->bucket_next = t->free;
     t->free = n;
     t->n_nodes--;

@@ -42,7 +42,8 @@ struct hr_kv_node {
     int32_t page[HR_KV_N_TIERS];     /* -1: none */
     int n_children[HR_KV_N_TIERS];   /* with a page of that tier */
     int n_pins;                      /* sequences that hold it */
-    int n_known;                     /* known users, see map.h */
+    int n_known;                     /* known users, see map.h; 0 when it is spoiled */
+    bool spoiled;                    /* its KV is not to be trusted: found no more, gone with its last pin */
     struct hr_kv_link link[HR_KV_N_TIERS];
 };
 
@@ -63,6 +64,7 @@ void hr_kv_tree_finish(struct hr_kv_tree *t);
 /* Hash of a path that goes on from `chain` (the root's is root.chain) by one page of tokens. */
 uint64_t hr_kv_tree_chain(uint64_t chain, const int32_t *tokens);
 
+/* NULL when there is none; a spoiled one is none. */
 struct hr_kv_node *hr_kv_tree_child(const struct hr_kv_tree *t, const struct hr_kv_node *parent,
                                     const int32_t *tokens);
 /* A new child without pages. There is always room: n_max is the number of pages. */

@@ -47,4 +47,9 @@ static int memory_compute(struct memory *m, const int32_t *tokens, const int32_t
     return -1;
 }
 
+/* Positions [pos0, pos1) hold what no sequence expects. */
+static inline void memory_taint(struct memory *m, const int32_t *pages, int pos0, int pos1) {
+    for (int i = pos0; i < pos1; i++) m->dev[pages[i / HR_KV_PAGE_TOKENS]][i % HR_KV_PAGE_TOKENS] = ~UINT64_C(0);
+}
+
 #endif

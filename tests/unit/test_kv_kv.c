@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kv: random operations on pool, tree and host tier against a naive model: what each position of each page
- * must hold (kv_memory.h), which prefixes have ever been computed, and the sums of pages.
+ * must hold (kv_memory.h), which prefixes have ever been computed, and the sums of pages. What is spoiled, and
+ * what is computed from it, holds something else, so that whoever still finds it meets a wrong value.
  *
  * HEADRACE_LONG=1: a million operations instead of a hundred thousand. */
 #include <setjmp.h>
@@ -23,7 +24,7 @@ struct actor {
     int32_t tokens[N_TOKENS], pages[N_TOKENS];
     struct hr_kv_node *nodes[N_TOKENS];
     int n_tokens, n_prompt, n_computed, n_kept;
-    bool known, holds;
+    bool known, holds, tainted; /* tainted: holds nodes that were spoiled */
 };
 
 struct world {
@@ -31,23 +32,37 @@ struct world {
     struct memory mem;
     struct actor a[N_SEQS];
     uint64_t *seen; /* [N_SEEN] */
+    uint64_t *firsts; /* [N_SEEN]: first pages that were spoiled, as a set of hashes */
+    int *n_spoiled;   /* [N_SEEN]: how often */
     uint64_t seed, counter;
     int n_pages, n_host;
-    int64_t n_hits, n_loads, n_evictions;
+    int64_t n_hits, n_loads, n_evictions, n_tainted;
 };
 
 static int draw(struct world *w, int lo, int hi) {
     return lo + (int)(hr_rng_uniform(w->seed, 1, w->counter++) * (hi - lo + 1));
 }
 
-static uint64_t *seen_at(struct world *w, uint64_t h) {
+static uint64_t *find(uint64_t *set, uint64_t h) {
     size_t i = h % N_SEEN;
-    while (w->seen[i] && w->seen[i] != h) i = (i + 1) % N_SEEN;
-    return &w->seen[i];
+    while (set[i] && set[i] != h) i = (i + 1) % N_SEEN;
+    return &set[i];
 }
 
-static uint64_t prefix(const int32_t *tokens, int n) {
-    return hr_hash64(tokens, (size_t)n * sizeof *tokens, 99) | 1;
+static uint64_t *seen_at(struct world *w, uint64_t h) {
+    return find(w->seen, h);
+}
+
+/* How often what begins with this page was spoiled; the place where that is counted. */
+static int *spoiled_at(struct world *w, const int32_t *tokens) {
+    uint64_t h = hr_hash64(tokens, HR_KV_PAGE_TOKENS * sizeof *tokens, 98) | 1, *at = find(w->firsts, h);
+    *at = h;
+    return &w->n_spoiled[at - w->firsts];
+}
+
+/* A prefix that was spoiled is another one when it is computed again. */
+static uint64_t prefix(struct world *w, const int32_t *tokens, int n) {
+    return hr_hash64(tokens, (size_t)n * sizeof *tokens, 99 + (uint64_t)*spoiled_at(w, tokens)) | 1;
 }
 
 static void obey(struct world *w) {
@@ -67,17 +82,24 @@ static void new_text(struct world *w, struct actor *a) {
 
 static void enter(struct world *w, struct actor *a) {
     new_text(w, a);
-    hr_kv_know(w->kv, a->tokens, a->n_prompt);
+    a->kv.cold = draw(w, 0, 7) == 0;
+    if (!a->kv.cold) hr_kv_know(w->kv, a->tokens, a->n_prompt);
     a->known = true;
     a->n_computed = 0;
 }
 
 static void attach(struct world *w, struct actor *a) {
     struct hr_kv_match m;
+    if (a->kv.cold) {
+        assert_int_equal(hr_kv_attach(w->kv, &a->kv, a->tokens, a->n_tokens, a->n_prompt), 0);
+        a->holds = true;
+        a->n_computed = 0;
+        return;
+    }
     hr_kv_match(w->kv, a->tokens, a->n_tokens, &m);
     assert_true(m.n_pages * HR_KV_PAGE_TOKENS < a->n_tokens);
     for (int i = 1; i <= m.n_pages; i++) { /* nothing is in the cache that nobody has computed */
-        uint64_t h = prefix(a->tokens, i * HR_KV_PAGE_TOKENS);
+        uint64_t h = prefix(w, a->tokens, i * HR_KV_PAGE_TOKENS);
         assert_int_equal(*seen_at(w, h), h);
     }
     int had_tail = a->kv.n_tail && a->kv.i_tail == m.n_pages ? a->kv.n_tail : 0;
@@ -100,11 +122,13 @@ static void step(struct world *w, struct actor *a) {
     if (n > a->n_tokens) n = a->n_tokens;
     if (n == a->n_computed || !hr_kv_grow(w->kv, &a->kv, n)) return;
     obey(w);
-    assert_int_equal(memory_compute(&w->mem, a->tokens, a->pages, a->n_computed, n), -1);
+    if (a->tainted) memory_taint(&w->mem, a->pages, a->n_computed, n);
+    else assert_int_equal(memory_compute(&w->mem, a->tokens, a->pages, a->n_computed, n), -1);
     hr_kv_computed(w->kv, &a->kv, n);
     a->n_computed = n;
-    for (int i = HR_KV_PAGE_TOKENS; i <= n; i += HR_KV_PAGE_TOKENS) {
-        uint64_t h = prefix(a->tokens, i);
+    assert_true(!a->kv.cold || a->kv.n_nodes == 0);
+    for (int i = HR_KV_PAGE_TOKENS; i <= n && !a->tainted && !a->kv.cold; i += HR_KV_PAGE_TOKENS) {
+        uint64_t h = prefix(w, a->tokens, i);
         *seen_at(w, h) = h;
     }
     if (a->n_computed == a->n_tokens && a->n_tokens < N_TOKENS) a->n_tokens++;
@@ -113,23 +137,45 @@ static void step(struct world *w, struct actor *a) {
 static void leave(struct world *w, struct actor *a) {
     hr_kv_release(w->kv, &a->kv);
     if (a->n_kept) hr_kv_forget(w->kv, a->tokens, a->n_kept);
-    hr_kv_forget(w->kv, a->tokens, a->n_prompt);
-    a->known = a->holds = false;
+    if (!a->kv.cold) hr_kv_forget(w->kv, a->tokens, a->n_prompt);
+    a->known = a->holds = a->tainted = false;
     a->n_kept = 0;
 }
 
 static void preempt(struct world *w, struct actor *a) {
     if (a->n_computed == a->n_tokens) return;
     hr_kv_preempt(w->kv, &a->kv, a->n_computed);
+    if (a->tainted) hr_kv_drop_tail(w->kv, &a->kv);
+    a->holds = a->tainted = false;
+    if (a->kv.cold) return;
     a->n_kept = a->n_computed;
     hr_kv_know(w->kv, a->tokens, a->n_kept);
-    a->holds = false;
+}
+
+/* What an actor has computed was found wrong. */
+static void spoil(struct world *w, const struct actor *a) {
+    hr_kv_spoil(w->kv, a->tokens, a->n_tokens);
+    if (a->n_tokens < HR_KV_PAGE_TOKENS) return;
+    ++*spoiled_at(w, a->tokens);
+    for (int i = 0; i < N_SEQS; i++) {
+        struct actor *b = &w->a[i];
+        if (!b->known || memcmp(a->tokens, b->tokens, HR_KV_PAGE_TOKENS * sizeof *a->tokens) != 0) continue;
+        if (!b->holds) hr_kv_drop_tail(w->kv, &b->kv);
+        if (b->kv.n_nodes == 0) continue; /* it computes its first page itself */
+        w->n_tainted += !b->tainted;
+        b->tainted = true;
+        memory_taint(&w->mem, b->pages, 0, b->n_computed);
+    }
+    struct hr_kv_match m;
+    hr_kv_match(w->kv, a->tokens, a->n_tokens, &m);
+    assert_int_equal(m.n_pages, 0);
 }
 
 static void act(struct world *w) {
     struct actor *a = &w->a[draw(w, 0, N_SEQS - 1)];
     int what = draw(w, 0, 99);
-    if (!a->known) enter(w, a);
+    if (draw(w, 0, 1499) == 0) spoil(w, a);
+    else if (!a->known) enter(w, a);
     else if (!a->holds && what < 90) attach(w, a);
     else if (a->holds && what < 80) step(w, a);
     else if (a->holds && what < 90) preempt(w, a);
@@ -140,6 +186,8 @@ static void random_operations(int n_pages, int n_host, uint64_t seed, int n_ops)
     struct world *w = calloc(1, sizeof *w);
     w->seed = seed;
     w->seen = calloc(N_SEEN, sizeof *w->seen);
+    w->firsts = calloc(N_SEEN, sizeof *w->firsts);
+    w->n_spoiled = calloc(N_SEEN, sizeof *w->n_spoiled);
     memory_init(&w->mem, n_pages, n_host);
     w->kv = hr_kv_create(&(struct hr_kv_opts){.n_pages = n_pages, .n_host_pages = n_host, .scatter = seed});
     for (int i = 0; i < N_SEQS; i++) w->a[i].kv.pages = w->a[i].pages, w->a[i].kv.nodes = w->a[i].nodes;
@@ -154,13 +202,16 @@ static void random_operations(int n_pages, int n_host, uint64_t seed, int n_ops)
     hr_kv_check(w->kv);
     hr_kv_get_counts(w->kv, &c);
     assert_int_equal(c.n_private + c.n_pinned + c.n_host_tails, 0);
-    assert_true(w->n_hits > 0 && c.evictions > 0);
+    assert_true(w->n_hits > 0 && c.evictions > 0 && w->n_tainted > 0);
     if (n_host) assert_true(w->n_loads > 0);
-    printf("# %d pages, %d on the host: %lld hits, %lld loads, %lld evictions, %lld of the host\n", n_pages, n_host,
-           (long long)w->n_hits, (long long)w->n_loads, (long long)c.evictions, (long long)c.host_evictions);
+    printf("# %d pages, %d on the host: %lld hits, %lld loads, %lld evictions, %lld of the host, %lld tainted\n",
+           n_pages, n_host, (long long)w->n_hits, (long long)w->n_loads, (long long)c.evictions,
+           (long long)c.host_evictions, (long long)w->n_tainted);
     hr_kv_destroy(&w->kv);
     memory_finish(&w->mem);
     free(w->seen);
+    free(w->firsts);
+    free(w->n_spoiled);
     free(w);
 }
 
@@ -254,12 +305,83 @@ static void loads_come_all_or_none(void **state) {
     hr_kv_destroy(&kv);
 }
 
+static void a_cold_sequence_takes_nothing_and_leaves_nothing(void **state) {
+    struct hr_kv_seq s[2];
+    struct hr_kv_match m;
+    struct hr_kv_counts c;
+    const struct hr_kv_order *o;
+    struct hr_kv *kv = small(16, 16, s, 2);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 40, 40), 0);
+    assert_true(hr_kv_grow(kv, &s[0], 20));
+    hr_kv_computed(kv, &s[0], 20);
+    hr_kv_orders_done(kv);
+    s[1].cold = true;
+    assert_int_equal(hr_kv_attach(kv, &s[1], text, 64, 64), 0); /* a page of it is cached */
+    assert_true(hr_kv_grow(kv, &s[1], 50));
+    hr_kv_computed(kv, &s[1], 50);
+    hr_kv_match(kv, text, 64, &m);
+    assert_int_equal(m.n_pages, 1);
+    hr_kv_release(kv, &s[0]); /* its promise of the second page goes; the cold one has made none */
+    hr_kv_match(kv, text, 64, &m);
+    assert_false(m.promised);
+    hr_kv_preempt(kv, &s[1], 50);
+    assert_int_equal(s[1].n_tail, 0);
+    assert_int_equal(hr_kv_orders(kv, &o), 0);
+    hr_kv_get_counts(kv, &c);
+    assert_true(c.n_tree == 1 && c.n_host_tree == 1 && c.n_private == 0);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void what_is_spoiled_is_found_no_more_and_goes_with_its_last_holder(void **state) {
+    struct hr_kv_seq s[3];
+    struct hr_kv_match m;
+    struct hr_kv_counts c;
+    struct hr_kv *kv = small(16, 16, s, 3);
+    int32_t branch[64], other[32];
+    for (int i = 0; i < 64; i++) branch[i] = i < 16 ? text[i] : 300 + i, other[i % 32] = 600 + i % 32;
+    const int32_t *texts[] = {text, branch, other};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(hr_kv_attach(kv, &s[i], texts[i], 32, 32), i == 1 ? 16 : 0);
+        assert_true(hr_kv_grow(kv, &s[i], 32));
+        hr_kv_computed(kv, &s[i], 32);
+    }
+    hr_kv_release(kv, &s[1]);
+    hr_kv_release(kv, &s[2]);
+    hr_kv_spoil(kv, text, 15); /* not a page: nothing is meant */
+    hr_kv_match(kv, branch, 64, &m);
+    assert_int_equal(m.n_pages, 2);
+    hr_kv_spoil(kv, text, 40);
+    hr_kv_check(kv);
+    hr_kv_match(kv, branch, 64, &m); /* it was computed after the same first page */
+    assert_int_equal(m.n_pages, 0);
+    hr_kv_match(kv, other, 33, &m);
+    assert_int_equal(m.n_pages, 2);
+    hr_kv_get_counts(kv, &c);
+    assert_true(c.n_tree == 4 && c.n_pinned == 2 && c.n_host_tree == 2);
+    assert_int_equal(hr_kv_attach(kv, &s[1], text, 40, 40), 0); /* computes it anew, beside the one that runs */
+    assert_true(hr_kv_grow(kv, &s[1], 40) && hr_kv_grow(kv, &s[0], 48));
+    hr_kv_computed(kv, &s[1], 40);
+    hr_kv_computed(kv, &s[0], 48);
+    hr_kv_match(kv, text, 64, &m); /* the third page follows from a spoiled one */
+    assert_int_equal(m.n_pages, 2);
+    hr_kv_check(kv);
+    hr_kv_release(kv, &s[0]);
+    hr_kv_get_counts(kv, &c);
+    assert_true(c.n_tree == 4 && c.n_host_tree == 4);
+    hr_kv_release(kv, &s[1]);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_holds_what_its_reader_expects),
         cmocka_unit_test(a_prefix_that_is_being_computed_is_promised),
         cmocka_unit_test(what_nobody_is_known_to_want_goes_first),
         cmocka_unit_test(loads_come_all_or_none),
+        cmocka_unit_test(a_cold_sequence_takes_nothing_and_leaves_nothing),
+        cmocka_unit_test(what_is_spoiled_is_found_no_more_and_goes_with_its_last_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
