@@ -110,10 +110,11 @@ struct hr_backend_ops {
     void (*weight_write)(struct hr_backend *be, struct hr_weight *w, int row0, int n_rows,
                          const float *src);
 
-    /* n_host_pages (0: none): room for copies of pages in host memory. */
-    enum hr_status (*kv_create)(struct hr_backend *be, int n_layers, int n_pages, int n_host_pages,
-                                const struct hr_attn_shape *shape, struct hr_kv_store **out,
-                                struct hr_err *err);
+    /* dtype of k and v: act, or HR_F32, which tells what rounding them does. n_host_pages (0: none): room
+     * for copies of pages in host memory. */
+    enum hr_status (*kv_create)(struct hr_backend *be, enum hr_dtype dtype, int n_layers, int n_pages,
+                                int n_host_pages, const struct hr_attn_shape *shape,
+                                struct hr_kv_store **out, struct hr_err *err);
     void (*kv_destroy)(struct hr_backend *be, struct hr_kv_store **kv);
     /* Copies a page of all layers to a host page, or back. They take effect in the order of the calls, after
      * the step before them and before the step that follows; a backend may do them beside its other work.
@@ -149,7 +150,7 @@ struct hr_backend_ops {
     /* Splits qkv [n_tokens, (n_heads + 2 n_kv_heads) * head_dim] f32 (all q heads, all k heads, all v
      * heads); q_norm, k_norm: RMSNorm weights f32, [1, head_dim] over each head or as wide as all heads
      * of q or k and over them together, or NULL; rotates q and k by cos_sin [max_pos, rope_dim] f32
-     * (rope_dim/2 cosines, then as many sines; NULL: not at all) at `positions`; writes q [n_tokens, n_heads * head_dim] act, and k and v, rounded to act, to their slots. */
+     * (rope_dim/2 cosines, then as many sines; NULL: not at all) at `positions`; writes q [n_tokens, n_heads * head_dim] act, and k and v, rounded to the store's dtype, to their slots. */
     void (*rope_write)(struct hr_backend *be, struct hr_tensor *q, struct hr_kv_store *kv, int layer,
                        const struct hr_tensor *qkv, const struct hr_tensor *q_norm,
                        const struct hr_tensor *k_norm, const struct hr_tensor *cos_sin);

@@ -56,7 +56,7 @@ void hr_model_plan(const struct hr_model_config *c, enum hr_dtype act, const str
     uint64_t per_layer = (uint64_t)qkv_rows(c) * dim + dim * q + 3 * dim * (uint64_t)c->n_ff;
     uint64_t vocab = (uint64_t)c->n_vocab * dim * (c->tied_embeddings ? 1 : 2);
     out->weights = (per_layer * (uint64_t)c->n_layers + vocab) * size;
-    out->kv_per_token = (uint64_t)c->n_layers * 2 * (uint64_t)c->n_kv_heads * c->head_dim * size;
+    out->kv_per_token = (uint64_t)c->n_layers * 2 * (uint64_t)c->n_kv_heads * c->head_dim * (o->kv_f32 ? 4 : size);
     out->kv = out->kv_per_token * HR_PAGE_TOKENS * (uint64_t)o->n_pages;
     out->kv_host = out->kv_per_token * HR_PAGE_TOKENS * (uint64_t)o->n_host_pages;
     uint64_t row = 4 * (dim + (uint64_t)qkv_rows(c) + 2 * (uint64_t)c->n_ff) +
@@ -277,7 +277,8 @@ static enum hr_status make_activations(struct hr_model *m, const struct hr_model
                                                    list[i].name, list[i].t, err);
         if (st) return st;
     }
-    return be->ops->kv_create(be, c->n_layers, o->n_pages, o->n_host_pages, &m->shape, &m->kv, err);
+    enum hr_dtype kv = o->kv_f32 ? HR_F32 : be->act;
+    return be->ops->kv_create(be, kv, c->n_layers, o->n_pages, o->n_host_pages, &m->shape, &m->kv, err);
 }
 
 static enum hr_status load_weights(struct hr_model *m, const struct hr_model_file *mf,

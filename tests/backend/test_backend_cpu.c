@@ -83,7 +83,7 @@ static void layer_open(struct layer *l, unsigned mask, enum hr_dtype act, bool g
     assert_int_equal(hr_cpu_backend_open(&opts, &l->be, &err), HR_OK);
     l->ops = l->be->ops;
     struct hr_attn_shape shape = {HEADS, KV, HEAD, HEAD, 0.25f, 1e-5f};
-    assert_int_equal(l->ops->kv_create(l->be, 1, PAGES, 2, &shape, &l->kv, &err), HR_OK);
+    assert_int_equal(l->ops->kv_create(l->be, act, 1, PAGES, 2, &shape, &l->kv, &err), HR_OK);
     l->embed = weight(l, VOCAB, DIM);
     l->qkv_w = weight(l, (HEADS + 2 * KV) * HEAD, DIM);
     l->o_w = weight(l, DIM, HEADS * HEAD);
@@ -268,11 +268,11 @@ static void shapes_that_cannot_work_are_refused(void **state) {
     struct hr_kv_store *kv = NULL;
     layer_open(&l, 0, HR_BF16, false);
     struct hr_attn_shape wide = {1, 1, HR_CPU_HEAD_MAX + 1, 2, 1, 0}, uneven = {5, 2, 8, 8, 1, 0};
-    assert_int_equal(l.ops->kv_create(l.be, 1, 1, 0, &wide, &kv, &err), HR_ERR_UNSUPPORTED);
-    assert_int_equal(l.ops->kv_create(l.be, 1, 1, 0, &uneven, &kv, &err), HR_ERR_UNSUPPORTED);
+    assert_int_equal(l.ops->kv_create(l.be, HR_BF16, 1, 1, 0, &wide, &kv, &err), HR_ERR_UNSUPPORTED);
+    assert_int_equal(l.ops->kv_create(l.be, HR_BF16, 1, 1, 0, &uneven, &kv, &err), HR_ERR_UNSUPPORTED);
     assert_null(kv);
     struct hr_attn_shape fine = {1, 1, 512, 512, 1, 0};
-    assert_int_equal(l.ops->kv_create(l.be, 1 << 20, 1 << 20, 0, &fine, &kv, &err), HR_ERR_NOMEM);
+    assert_int_equal(l.ops->kv_create(l.be, HR_BF16, 1 << 20, 1 << 20, 0, &fine, &kv, &err), HR_ERR_NOMEM);
     assert_non_null(strstr(err.msg, "KV"));
     assert_null(kv);
     layer_close(&l);

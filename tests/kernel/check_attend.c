@@ -20,9 +20,9 @@ struct shape {
 /* Sequences of given lengths; row i of sequence s is token offset[s] + i of q, k, v. */
 struct world {
     struct shape s;
-    enum hr_dtype act;
+    enum hr_dtype act, kv;
     int n_seqs, len[8], offset[8], n_tokens, n_pages;
-    float *qkv;        /* [n_tokens, (heads + 2 kv) head_dim], rounded to act */
+    float *qkv;        /* [n_tokens, (heads + 2 kv) head_dim]: q rounded to act, k and v to kv */
     int32_t *pages[8]; /* of each sequence */
 };
 
@@ -43,8 +43,18 @@ static void shuffle_pages(struct world *w) {
     free(ids);
 }
 
-static struct world world_create(struct shape s, enum hr_dtype act, int n_seqs, const int *len) {
-    struct world w = {.s = s, .act = act, .n_seqs = n_seqs, .n_pages = 3};
+/* What the backend computes in, and what the KV store holds. */
+struct types {
+    enum hr_dtype act, kv;
+    const char *name;
+};
+static const struct types types[] = {
+    {HR_F32, HR_F32, "f32"}, {HR_BF16, HR_BF16, "bf16"}, {HR_BF16, HR_F32, "bf16_kv_f32"}};
+#define N_TYPES ((int)(sizeof types / sizeof *types))
+
+static struct world world_create(struct shape s, const struct types *t, int n_seqs,
+                                 const int *len) {
+    struct world w = {.s = s, .act = t->act, .kv = t->kv, .n_seqs = n_seqs, .n_pages = 3};
     for (int i = 0; i < n_seqs; i++) {
         int n = (len[i] + HR_PAGE_TOKENS - 1) / HR_PAGE_TOKENS;
         w.len[i] = len[i];
@@ -55,7 +65,9 @@ static struct world world_create(struct shape s, enum hr_dtype act, int n_seqs, 
     }
     size_t n = (size_t)w.n_tokens * (size_t)qkv_cols(&s);
     w.qkv = rand_array(n, 1.5f);
-    for (size_t i = 0; i < n; i++) w.qkv[i] = round_act(w.qkv[i], act);
+    size_t cols = (size_t)qkv_cols(&s), q_cols = (size_t)(s.n_heads * s.head_dim);
+    for (size_t i = 0; i < n; i++)
+        w.qkv[i] = round_act(w.qkv[i], i % cols < q_cols ? t->act : t->kv);
     shuffle_pages(&w);
     return w;
 }
@@ -88,7 +100,7 @@ static struct rig rig_create(const struct world *w, const struct check_tier *tie
                                   .scale = attn_scale(&w->s),
                                   .softcap = w->s.cap};
     struct hr_err err;
-    check_ok(g.c.ops->kv_create(g.c.be, 2, w->n_pages, 0, &shape, &g.kv, &err), &err);
+    check_ok(g.c.ops->kv_create(g.c.be, w->kv, 2, w->n_pages, 0, &shape, &g.kv, &err), &err);
     g.qkv = check_tensor(&g.c, HR_F32, max_tokens, qkv_cols(&w->s), NULL);
     g.q = check_tensor(&g.c, w->act, max_tokens, dim, NULL);
     g.y = check_tensor(&g.c, w->act, max_tokens, dim, NULL);
@@ -250,13 +262,13 @@ static void compare(const char *name, const struct world *w, const float *y) {
     free(want), free(tol);
 }
 
-static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dtype act, int n_seqs,
-                      const int *len) {
-    struct world w = world_create(s, act, n_seqs, len);
+static void one_shape(const struct check_tier *tier, struct shape s, const struct types *t,
+                      int n_seqs, const int *len) {
+    struct world w = world_create(s, t, n_seqs, len);
     size_t n = (size_t)w.n_tokens * (size_t)(s.n_heads * s.head_dim);
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     char name[128], what[192];
-    snprintf(name, sizeof name, "attend_%s_h%d_kv%d_d%d_w%d_c%g_n%d_%s", check_act_names[act],
+    snprintf(name, sizeof name, "attend_%s_h%d_kv%d_d%d_w%d_c%g_n%d_%s", t->name,
              s.n_heads, s.n_kv_heads, s.head_dim, s.window, (double)s.cap, len[0], tier->name);
     run(&w, tier, 1, 1, y);
     compare(name, &w, y);
@@ -285,21 +297,21 @@ static void one_shape(const struct check_tier *tier, struct shape s, enum hr_dty
 
 /* A sequence whose numbers went wrong spoils no other: not beside it, and not after it through what
  * a thread keeps. */
-static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dtype act) {
+static void nan_stays_in_its_sequence(const struct check_tier *tier, const struct types *t) {
     struct world w =
-        world_create((struct shape){4, 2, 32, 0, 0}, act, 3, (const int[]){20, 20, 300});
+        world_create((struct shape){4, 2, 32, 0, 0}, t, 3, (const int[]){20, 20, 300});
     size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     run(&w, tier, 1, 100, y);
     for (size_t i = 0; i < 20 * cols; i++) w.qkv[i] = i % 2 ? NAN : INFINITY;
     run(&w, tier, 1, 100, z);
     char name[96];
-    snprintf(name, sizeof name, "attend_%s_nan_beside_%s", check_act_names[act], tier->name);
+    snprintf(name, sizeof name, "attend_%s_nan_beside_%s", t->name, tier->name);
     check_bits(name, z + 20 * row, y + 20 * row, n - 20 * row);
     for (size_t i = 0; i < 20 * row; i++) check_true(name, isnan(z[i]));
     /* a wrong row spoils those that follow it in the sequence, and none before */
     world_destroy(&w);
-    w = world_create((struct shape){4, 2, 32, 0, 0}, act, 1, (const int[]){40});
+    w = world_create((struct shape){4, 2, 32, 0, 0}, t, 1, (const int[]){40});
     run(&w, tier, 1, 40, y);
     for (size_t i = 17 * cols; i < 18 * cols; i++) w.qkv[i] = NAN;
     run(&w, tier, 1, 40, z);
@@ -310,15 +322,16 @@ static void nan_stays_in_its_sequence(const struct check_tier *tier, enum hr_dty
 }
 
 /* A row sees nothing of what lies before its window, also when that is not a number. */
-static void nan_before_the_window_is_not_seen(const struct check_tier *tier, enum hr_dtype act) {
-    struct world w = world_create((struct shape){4, 2, 32, 25, 0}, act, 1, (const int[]){300});
+static void nan_before_the_window_is_not_seen(const struct check_tier *tier,
+                                              const struct types *t) {
+    struct world w = world_create((struct shape){4, 2, 32, 25, 0}, t, 1, (const int[]){300});
     size_t row = 4 * 32, cols = (size_t)qkv_cols(&w.s), n = (size_t)w.n_tokens * row;
     float *y = hr_xmalloc(n * sizeof *y), *z = hr_xmalloc(n * sizeof *z);
     run(&w, tier, 1, 40, y);
     for (size_t i = 250 * cols; i < 251 * cols; i++) w.qkv[i] = NAN;
     run(&w, tier, 1, 40, z);
     char name[96];
-    snprintf(name, sizeof name, "attend_%s_nan_before_window_%s", check_act_names[act], tier->name);
+    snprintf(name, sizeof name, "attend_%s_nan_before_window_%s", t->name, tier->name);
     check_bits(name, z, y, 250 * row);
     check_bits(name, z + 275 * row, y + 275 * row, 25 * row);
     for (size_t i = 250 * row; i < 275 * row; i++) check_true(name, isnan(z[i]));
@@ -334,14 +347,13 @@ static void cases(const struct check_tier *tier) {
     static const int lens[][3] = {{300, 17, 1},  {60, 256, 257}, {16, 15, 33},   {70, 5, 40},
                                   {40, 270, 2},  {20, 3, 18},    {30, 1, 2},     {40, 1, 3},
                                   {300, 20, 21}, {280, 100, 99}, {270, 256, 40}, {299, 257, 256}};
-    for (int act = HR_F32; act <= HR_BF16; act++)
+    for (int t = 0; t < N_TYPES; t++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            one_shape(tier, shapes[i], (enum hr_dtype)act, 3, lens[i]);
-    nan_stays_in_its_sequence(tier, HR_F32);
-    nan_stays_in_its_sequence(tier, HR_BF16);
-    nan_before_the_window_is_not_seen(tier, HR_F32);
-    nan_before_the_window_is_not_seen(tier, HR_BF16);
-    one_shape(tier, (struct shape){3, 1, 64, 0, 0}, HR_BF16, 1, (const int[]){800});
+            one_shape(tier, shapes[i], &types[t], 3, lens[i]);
+        nan_stays_in_its_sequence(tier, &types[t]);
+        nan_before_the_window_is_not_seen(tier, &types[t]);
+    }
+    one_shape(tier, (struct shape){3, 1, 64, 0, 0}, &types[1], 1, (const int[]){800});
 }
 
 static void bench(const struct check_tier *tier) {
@@ -353,7 +365,7 @@ static void bench(const struct check_tier *tier) {
     for (size_t i = 0; i < 3; i++) {
         int len[8];
         for (int s = 0; s < 8; s++) len[s] = runs[i].len;
-        struct world w = world_create((struct shape){9, 3, 64, 0, 0}, HR_BF16, runs[i].n_seqs, len);
+        struct world w = world_create((struct shape){9, 3, 64, 0, 0}, &types[1], runs[i].n_seqs, len);
         struct rig g = rig_create(&w, tier, n_threads, 600);
         float *y = hr_xmalloc((size_t)w.n_tokens * 576 * sizeof *y);
         struct piece all[8];

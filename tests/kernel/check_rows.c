@@ -161,7 +161,7 @@ static void rope_case(const struct check_tier *tier, enum hr_dtype act, int head
     struct hr_attn_shape shape = {heads, kv, dim, rope_dim, 0.125f, 1e-6f, 0};
     struct hr_kv_store *store = NULL;
     struct hr_err err;
-    check_ok(o.c.ops->kv_create(o.c.be, 1, 2, 0, &shape, &store, &err), &err);
+    check_ok(o.c.ops->kv_create(o.c.be, act, 1, 2, 0, &shape, &store, &err), &err);
     struct hr_tensor *tx = check_tensor(&o.c, HR_F32, N, cols, x),
                      *tc = check_tensor(&o.c, HR_F32, 100, rope_dim, cs);
     struct hr_tensor *tq = check_tensor(&o.c, act, N, heads * dim, NULL);
@@ -210,7 +210,7 @@ static void wide_norm_case(const struct check_tier *tier, enum hr_dtype act) {
         struct hr_attn_shape shape = {HEADS, KV, DIM, DIM, 0.3f, 1e-6f, 0};
         struct hr_kv_store *store = NULL;
         struct hr_err err;
-        check_ok(o.c.ops->kv_create(o.c.be, 1, 2, 0, &shape, &store, &err), &err);
+        check_ok(o.c.ops->kv_create(o.c.be, act, 1, 2, 0, &shape, &store, &err), &err);
         for (int i = 0; i < N && by_hand; i++) {
             float *q = x + i * COLS, *k = q + HEADS * DIM;
             lanes_rmsnorm(q, q, w, HEADS * DIM, 1e-6f);
@@ -312,7 +312,7 @@ static void rope_k_case(const struct check_tier *tier, enum hr_dtype act) {
         struct hr_attn_shape shape = {HEADS, KV, DIM, ROPE, 0.3f, 1e-6f, 0};
         struct hr_kv_store *store = NULL;
         struct hr_err err;
-        check_ok(o.c.ops->kv_create(o.c.be, 1, 2, 0, &shape, &store, &err), &err);
+        check_ok(o.c.ops->kv_create(o.c.be, act, 1, 2, 0, &shape, &store, &err), &err);
         for (int i = 0; i < N; i++) o.positions[i] = 7 * i;
         for (int i = 0; i < N * (HEADS + KV) && by_hand; i++) {
             int row = i / (HEADS + KV), h = i % (HEADS + KV);

@@ -48,9 +48,9 @@ static int max_int(int a, int b) {
 }
 
 /* The K and V blocks of n pages of the sequence. */
-static void find_pages(const struct block *b, size_t elem, int page0, int n, const char **k,
-                       const char **v) {
+static void find_pages(const struct block *b, int page0, int n, const char **k, const char **v) {
     const struct hr_kv_store *kv = b->job->kv;
+    size_t elem = hr_cpu_elem(kv->dtype);
     for (int i = 0; i < n; i++) {
         int32_t page = b->seq->pages[page0 + i];
         HR_ASSERT(page >= 0 && page < kv->n_pages);
@@ -62,17 +62,24 @@ static void find_pages(const struct block *b, size_t elem, int page0, int n, con
     }
 }
 
-/* Copies the block's queries together, each padded with zeros to ldv. */
-static void load_q(const struct block *b, size_t elem) {
+/* Copies the block's queries together, each padded with zeros to ldv, in the KV store's dtype. */
+static void load_q(const struct block *b) {
     const struct attend_job *j = b->job;
-    size_t head = (size_t)j->kv->shape.head_dim * elem, ldq = (size_t)j->kv->ldv * elem;
+    const struct hr_tensor *q = j->q;
+    bool widen = q->dtype != j->kv->dtype;
+    size_t dim = (size_t)j->kv->shape.head_dim, from = hr_cpu_elem(q->dtype);
+    size_t elem = hr_cpu_elem(j->kv->dtype), ldq = (size_t)j->kv->ldv * elem;
     char *dst = b->scratch->q;
     for (int r = b->r0; r < b->r1; r++) {
-        const char *row =
-            (const char *)j->q->mem.data + (size_t)(b->seq->row0 + r) * j->q->ld * elem;
+        const char *row = (const char *)q->mem.data + (size_t)(b->seq->row0 + r) * q->ld * from;
         for (int h = 0; h < j->group; h++, dst += ldq) {
-            memcpy(dst, row + (size_t)(b->kv_head * j->group + h) * head, head);
-            memset(dst + head, 0, ldq - head);
+            const char *head = row + (size_t)(b->kv_head * j->group + h) * dim * from;
+            if (widen)
+                for (size_t i = 0; i < dim; i++)
+                    ((float *)dst)[i] = hr_cpu_from_bf16(((const hr_bf16 *)head)[i]);
+            else
+                memcpy(dst, head, dim * elem);
+            memset(dst + dim * elem, 0, ldq - dim * elem);
         }
     }
 }
@@ -85,7 +92,7 @@ static void scores(const struct hr_cpu *be, const struct block *b, int i, int n_
     float *s = b->scratch->s + (size_t)i * HR_ATTN_SEGMENT + page0 * HR_PAGE_TOKENS;
     k += page0;
     n_pages -= page0;
-    if (be->base.act == HR_F32)
+    if (b->job->kv->dtype == HR_F32)
         be->k.scores_f32(s, (const float *)b->scratch->q + (size_t)i * ldq, ldq, n_q,
                          (const float *const *)k, n_pages, dim);
     else
@@ -98,7 +105,7 @@ static void values(const struct hr_cpu *be, const struct block *b, int i, int n_
     int ldv = b->job->kv->ldv;
     float *o = b->scratch->o_seg + (size_t)i * (size_t)ldv;
     const float *p = b->scratch->s + (size_t)i * HR_ATTN_SEGMENT;
-    if (be->base.act == HR_F32)
+    if (b->job->kv->dtype == HR_F32)
         be->k.values_f32(o, p, n_q, (const float *const *)v, t0, t1, ldv);
     else
         be->k.values_bf16(o, p, n_q, (const hr_bf16 *const *)v, t0, t1, ldv);
@@ -171,7 +178,7 @@ static void attend_segment(const struct hr_cpu *be, const struct block *b, int s
     size_t ldv = (size_t)b->job->kv->ldv;
     struct reach x = reach_of(b, seg0);
     int i0 = (x.first - b->r0) * group, n_q = (x.last - x.first) * group;
-    find_pages(b, hr_cpu_elem(be->base.act), seg0 / HR_PAGE_TOKENS, x.n_pages, k, v);
+    find_pages(b, seg0 / HR_PAGE_TOKENS, x.n_pages, k, v);
     scores(be, b, i0, n_q, k, x.page0, x.n_pages);
     memset(s->o_seg + (size_t)i0 * ldv, 0, (size_t)n_q * ldv * sizeof *s->o_seg);
     for (int r = x.first, i = i0; r < x.last; r++)
@@ -204,7 +211,7 @@ static void store_y(const struct hr_cpu *be, const struct block *b) {
 static void attend_block(const struct hr_cpu *be, const struct block *b) {
     const struct hr_cpu_scratch *s = b->scratch;
     int n_q = (b->r1 - b->r0) * b->job->group;
-    load_q(b, hr_cpu_elem(be->base.act));
+    load_q(b);
     memset(s->o, 0, (size_t)n_q * (size_t)b->job->kv->ldv * sizeof *s->o);
     for (int i = 0; i < n_q; i++) s->m[i] = -INFINITY, s->sum[i] = 0;
     int seen = first_seen(b, b->r0, 0); /* the first position that any row sees */

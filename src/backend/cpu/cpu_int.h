@@ -135,6 +135,7 @@ struct hr_weight {
 };
 
 struct hr_kv_store {
+    enum hr_dtype dtype; /* of k and v */
     int n_layers, n_pages;
     struct hr_attn_shape shape;
     int ldv;                     /* head_dim padded to 16 */
@@ -159,7 +160,7 @@ struct hr_cpu_scratch {
     uint16_t *bucket;
     struct hr_cpu_cand *cands;
     /* of attend: */
-    void *q;                          /* [n_q][ldv] act */
+    void *q;                          /* [n_q][ldv] as the KV store's dtype */
     float *s, *o, *o_seg;             /* [n_q][HR_ATTN_SEGMENT], [n_q][ldv], [n_q][ldv] */
     float *m, *sum, *m_seg, *sum_seg; /* [n_q] of o and of o_seg; one allocation, at m */
 };
@@ -216,8 +217,8 @@ enum hr_status hr_cpu_weight_create(struct hr_backend *be, int n_out, int n_in, 
 void hr_cpu_weight_destroy(struct hr_backend *be, struct hr_weight **w);
 void hr_cpu_weight_write(struct hr_backend *be, struct hr_weight *w, int row0, int n_rows,
                          const float *src);
-enum hr_status hr_cpu_kv_create(struct hr_backend *be, int n_layers, int n_pages,
-                                int n_host_pages, const struct hr_attn_shape *shape,
+enum hr_status hr_cpu_kv_create(struct hr_backend *be, enum hr_dtype dtype, int n_layers,
+                                int n_pages, int n_host_pages, const struct hr_attn_shape *shape,
                                 struct hr_kv_store **out, struct hr_err *err);
 void hr_cpu_kv_destroy(struct hr_backend *be, struct hr_kv_store **kv);
 void hr_cpu_kv_save(struct hr_backend *be, struct hr_kv_store *kv, int32_t page, int32_t host_page);

@@ -201,11 +201,12 @@ static enum hr_status grow_attn(struct hr_cpu *be, int n_q, int ldv, struct hr_e
     return HR_OK;
 }
 
-enum hr_status hr_cpu_kv_create(struct hr_backend *base, int n_layers, int n_pages,
-                                int n_host_pages, const struct hr_attn_shape *shape,
+enum hr_status hr_cpu_kv_create(struct hr_backend *base, enum hr_dtype dtype, int n_layers,
+                                int n_pages, int n_host_pages, const struct hr_attn_shape *shape,
                                 struct hr_kv_store **out, struct hr_err *err) {
     struct hr_cpu *be = (struct hr_cpu *)base;
     HR_ASSERT(n_layers >= 1 && n_pages >= 1 && n_host_pages >= 0);
+    HR_ASSERT(dtype == base->act || dtype == HR_F32);
     HR_ASSERT(shape->n_heads >= 1 && shape->n_kv_heads >= 1);
     if (shape->head_dim < 1 || shape->head_dim > HR_CPU_HEAD_MAX)
         return hr_err_set(err, HR_ERR_UNSUPPORTED, "head size %d: at most %d is supported",
@@ -216,14 +217,14 @@ enum hr_status hr_cpu_kv_create(struct hr_backend *base, int n_layers, int n_pag
                           "attention of %d heads over %d KV heads, %d of %d dimensions rotated",
                           shape->n_heads, shape->n_kv_heads, shape->rope_dim, shape->head_dim);
     struct hr_kv_store *kv = hr_xcalloc(1, sizeof *kv);
+    kv->dtype = dtype;
     kv->n_layers = n_layers;
     kv->n_pages = n_pages;
     kv->shape = *shape;
     kv->ldv = (int)round_up((size_t)shape->head_dim, 16);
     kv->k_elems = round_up((size_t)shape->head_dim, 2) * HR_PAGE_TOKENS;
     kv->block_elems = kv->k_elems + (size_t)kv->ldv * HR_PAGE_TOKENS;
-    kv->page_bytes =
-        (size_t)shape->n_kv_heads * kv->block_elems * hr_cpu_elem(base->act);
+    kv->page_bytes = (size_t)shape->n_kv_heads * kv->block_elems * hr_cpu_elem(dtype);
     kv->n_host_pages = n_host_pages;
     int group = shape->n_heads / shape->n_kv_heads;
     if (grow_attn(be, group > HR_CPU_ATTN_QUERIES ? group : HR_CPU_ATTN_QUERIES, kv->ldv, err) !=

@@ -231,8 +231,9 @@ struct rope_job {
 
 /* k of one head into its page: bf16 [head_dim/2][16][2], f32 [head_dim][16]. */
 static void write_k(const struct hr_cpu *be, void *block, int offset, const float *k,
-                    int head_dim) {
-    if (be->base.act == HR_F32) {
+                    const struct hr_kv_store *kv) {
+    int head_dim = kv->shape.head_dim;
+    if (kv->dtype == HR_F32) {
         float *at = (float *)block + offset;
         for (int d = 0; d < head_dim; d++) at[d * HR_PAGE_TOKENS] = k[d];
         return;
@@ -246,7 +247,7 @@ static void write_v(const struct hr_cpu *be, void *block, int offset, const floa
                     const struct hr_kv_store *kv) {
     size_t at = kv->k_elems + (size_t)offset * (size_t)kv->ldv;
     int n = kv->shape.head_dim;
-    if (be->base.act == HR_F32)
+    if (kv->dtype == HR_F32)
         memcpy((float *)block + at, v, (size_t)n * sizeof *v);
     else
         be->k.to_bf16((hr_bf16 *)block + at, v, n);
@@ -285,9 +286,9 @@ static void rope_rows(struct hr_cpu *be, void *arg, int i_thread, int i0, int i1
                         (size_t)s->n_kv_heads;
         for (int h = 0; h < s->n_kv_heads; h++) {
             void *block = (char *)kv->mem.data +
-                          (block0 + (size_t)h) * kv->block_elems * hr_cpu_elem(be->base.act);
+                          (block0 + (size_t)h) * kv->block_elems * hr_cpu_elem(kv->dtype);
             const float *k = row + (size_t)(s->n_heads + h) * (size_t)s->head_dim;
-            write_k(be, block, slot % HR_PAGE_TOKENS, k, s->head_dim);
+            write_k(be, block, slot % HR_PAGE_TOKENS, k, kv);
             write_v(be, block, slot % HR_PAGE_TOKENS,
                     k + (size_t)s->n_kv_heads * (size_t)s->head_dim, kv);
         }
