@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/machine.h"
 #include "cmd/options.h"
 #include "model/llama.h"
 
@@ -94,8 +95,10 @@ static enum hr_status parse_batches(struct bench *b, struct hr_err *err) {
 
 static enum hr_status open_all(struct bench *b, struct hr_err *err) {
     enum hr_status st;
+    unsigned mask = 0;
     if (!b->o.model) return hr_err_set(err, HR_ERR_CONFIG, "give --model PATH");
-    if ((st = parse_batches(b, err)) || (st = hr_model_file_open(b->o.model, &b->mf, err))) return st;
+    if ((st = parse_batches(b, err)) || (st = hr_cmd_parse_cpu_mask(b->o.cpu_mask, &mask, err)) ||
+        (st = hr_model_file_open(b->o.model, &b->mf, err))) return st;
     const struct hr_model_config *cfg = hr_model_file_config(b->mf);
     int64_t len = b->o.prompt + b->o.decode;
     if (len > cfg->n_ctx)
@@ -106,7 +109,6 @@ static enum hr_status open_all(struct bench *b, struct hr_err *err) {
     int n_threads = b->o.threads ? (int)b->o.threads : hr_pool_usable_cores();
     if ((st = hr_pool_create(n_threads, &b->pool, err))) return st;
     b->bandwidth = hr_cpu_read_bandwidth(b->pool);
-    unsigned mask = b->o.cpu_mask ? (unsigned)strtoul(b->o.cpu_mask, NULL, 0) : HR_CPU_ALL;
     struct hr_cpu_opts cpu = {.act = b->o.dtype == 1 ? HR_F32 : HR_BF16,
                               .cpu_mask = mask,
                               .pool = b->pool,

@@ -139,3 +139,22 @@ enum hr_status hr_cmd_prompt_make(struct hr_cmd_prompt *p, const struct hr_recor
         hr_cmd_prompt_finish(p);
     return st;
 }
+
+enum hr_status hr_cmd_parse_now(const char *s, struct tm *tm, struct hr_err *err) {
+    memset(tm, 0, sizeof *tm);
+    const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", tm);
+    if (!end) end = strptime(s, "%Y-%m-%d", tm);
+    if (end && (*end == 0 || *end == 'Z' || *end == '.')) return HR_OK;
+    return hr_err_set(err, HR_ERR_CONFIG, "--now expects 2026-11-29T21:52:30, got '%s'", s);
+}
+
+void hr_cmd_prompt_visible(const struct hr_tokenizer *tok, const int32_t *ids, size_t n, const char *open,
+                           const char *close, struct hr_buf *out) {
+    for (size_t i = 0, k; i < n; i += k) {
+        bool special = hr_tokenizer_is_special(tok, ids[i]);
+        for (k = 1; !special && i + k < n && !hr_tokenizer_is_special(tok, ids[i + k]);) k++;
+        if (special) hr_buf_puts(out, open);
+        hr_tokenizer_decode(tok, ids + i, k, false, out);
+        if (special) hr_buf_puts(out, close);
+    }
+}

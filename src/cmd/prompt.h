@@ -34,4 +34,12 @@ HR_MUST_USE enum hr_status hr_cmd_prompt_make(struct hr_cmd_prompt *p, const str
                                           const struct hr_model_text *text, int n_ctx, int n_vocab,
                                           const struct tm *now, struct hr_err *err);
 
+/* --now: "2026-11-29T21:52:30" or "2026-11-29". Errors: HR_ERR_CONFIG. */
+HR_MUST_USE enum hr_status hr_cmd_parse_now(const char *s, struct tm *tm, struct hr_err *err);
+
+/* Appends the text of ids with each control token between `open` and `close`, so that a person sees what is
+ * one and what is only text that looks like one. */
+void hr_cmd_prompt_visible(const struct hr_tokenizer *tok, const int32_t *ids, size_t n, const char *open,
+                           const char *close, struct hr_buf *out);
+
 #endif

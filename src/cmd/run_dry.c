@@ -30,26 +30,17 @@ static int bin_of(size_t n) {
     return b;
 }
 
-/* The prompt with control tokens set apart as <<...>> so that a person sees what is one and what is only
- * text that looks like one. */
+/* The prompt with control tokens set apart as <<...>>. */
 static void show_prompt(const struct run *r, const struct hr_record *rec, const struct hr_cmd_prompt *p) {
-    struct hr_buf one = {0};
+    struct hr_buf text = {0};
     printf("--- row %.*s: %zu tokens, max_tokens %d%s\n", (int)rec->id_json.len, rec->id_json.data, p->ids.len,
            p->max_tokens, p->context_limited ? " (the context)" : "");
-    for (size_t i = 0; i < p->ids.len; i++) {
-        bool special = hr_tokenizer_is_special(r->text.tokenizer, p->ids.data[i]);
-        size_t n = 1;
-        while (!special && i + n < p->ids.len && !hr_tokenizer_is_special(r->text.tokenizer, p->ids.data[i + n]))
-            n++;
-        hr_buf_clear(&one);
-        hr_tokenizer_decode(r->text.tokenizer, p->ids.data + i, n, false, &one);
-        printf(special ? "<<%.*s>>" : "%.*s", (int)one.len, one.data);
-        i += n - 1;
-    }
+    hr_cmd_prompt_visible(r->text.tokenizer, p->ids.data, p->ids.len, "<<", ">>", &text);
+    fwrite(text.data, 1, text.len, stdout);
     printf("\nids:");
     for (size_t i = 0; i < p->ids.len; i++) printf(" %d", p->ids.data[i]);
     printf("\n");
-    hr_buf_finish(&one);
+    hr_buf_finish(&text);
 }
 
 static void reject(struct dry *d, const struct dataset *ds, const struct hr_line *line, const char *reason) {
@@ -114,7 +105,7 @@ static enum hr_status dry_dataset(struct run *r, struct dataset *ds, struct dry 
     bool more = true;
     char now[25]; /* what a first run would show to templates */
     hr_clock_iso(now);
-    enum hr_status st = run_parse_now(r->opts.now ? r->opts.now : now, &ds->now, err);
+    enum hr_status st = hr_cmd_parse_now(r->opts.now ? r->opts.now : now, &ds->now, err);
     if (!st) st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err);
     while (!st && (r->opts.limit < 0 || d->n_rows < r->opts.limit)) {
         struct hr_line line;

@@ -156,8 +156,6 @@ void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64
 /* Samples that the dataset asks for: those of the rows met, and as many for each other row as the manifest
  * says. -1: the rows are not counted yet. */
 int64_t run_rows_total(const struct dataset *ds);
-/* "2026-11-29T21:52:30" or "2026-11-29". */
-HR_MUST_USE enum hr_status run_parse_now(const char *s, struct tm *tm, struct hr_err *err);
 
 /* run_setup.c */
 enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err);

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/machine.h"
 #include "cmd/run_int.h"
 
 /* Sequences computed together on a CPU: past this many, more rows a step gain little there. */
@@ -98,7 +99,7 @@ enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *e
     const char *path = NULL;
     struct tm tm;
     enum hr_status st;
-    if ((r->opts.now && (st = run_parse_now(r->opts.now, &tm, err))) ||
+    if ((r->opts.now && (st = hr_cmd_parse_now(r->opts.now, &tm, err))) ||
         (st = open_manifests(r, manifests, n, err)) || (st = model_path(r, &path, err)) ||
         (st = hr_model_file_open(path, &r->mf, err)) || (st = hr_model_text_open(r->mf, NULL, &r->text, err)) ||
         (st = check_chat(r, err)))
@@ -117,16 +118,6 @@ enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *e
 }
 
 /* ---- the engine's size -------------------------------------------------------------------------- */
-
-static uint64_t available_memory(void) {
-    unsigned long long kb = 0;
-    char line[128];
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return kb ? (uint64_t)kb * 1024 : UINT64_MAX / 2;
-}
 
 static double gib(uint64_t bytes) {
     return (double)bytes / (double)(1ull << 30);
@@ -155,7 +146,7 @@ static enum hr_status host_bytes(const struct run *r, uint64_t kv, uint64_t have
 static enum hr_status plan_memory(struct run *r, enum hr_dtype act, struct hr_err *err) {
     const struct hr_model_config *cfg = hr_model_file_config(r->mf);
     struct hr_model_plan plan;
-    uint64_t have = available_memory();
+    uint64_t have = hr_cmd_free_memory();
     int64_t tokens = r->opts.kv_tokens;
     hr_model_plan(cfg, act, &r->model_opts, &plan);
     if (tokens == 0) {
@@ -184,15 +175,6 @@ static enum hr_status plan_memory(struct run *r, enum hr_dtype act, struct hr_er
     return HR_OK;
 }
 
-static enum hr_status parse_cpu_mask(const char *s, unsigned *mask, struct hr_err *err) {
-    char *end;
-    unsigned long v = s ? strtoul(s, &end, 0) : HR_CPU_ALL;
-    if (s && (end == s || *end || v > HR_CPU_ALL))
-        return hr_err_set(err, HR_ERR_CONFIG, "--cpu-mask expects a number such as 0 or 0x3, got '%s'", s);
-    *mask = (unsigned)v;
-    return HR_OK;
-}
-
 static void ring(void *arg) {
     hr_wake_ring(arg);
 }
@@ -217,7 +199,7 @@ enum hr_status run_plan_engine(struct run *r, struct hr_err *err) {
         .wake = ring,
         .wake_arg = r->wake,
     };
-    if ((st = plan_memory(r, act, err)) || (st = parse_cpu_mask(o->cpu_mask, &mask, err))) return st;
+    if ((st = plan_memory(r, act, err)) || (st = hr_cmd_parse_cpu_mask(o->cpu_mask, &mask, err))) return st;
     int n_threads = o->threads ? (int)o->threads : hr_pool_usable_cores();
     if ((st = hr_pool_create(n_threads, &r->pool, err))) return st;
     r->model_opts.pool = r->pool;
@@ -328,14 +310,6 @@ static enum hr_status check_numerics(struct run *r, struct dataset *ds, struct h
     return st;
 }
 
-enum hr_status run_parse_now(const char *s, struct tm *tm, struct hr_err *err) {
-    memset(tm, 0, sizeof *tm);
-    const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", tm);
-    if (!end) end = strptime(s, "%Y-%m-%d", tm);
-    if (end && (*end == 0 || *end == 'Z' || *end == '.')) return HR_OK;
-    return hr_err_set(err, HR_ERR_CONFIG, "--now expects 2026-11-29T21:52:30, got '%s'", s);
-}
-
 /* The clock that templates see is the first run's, so that a resumed run renders the same prompts. */
 static enum hr_status pin_now(struct run *r, struct dataset *ds, struct hr_err *err) {
     struct hr_buf was = {0};
@@ -346,8 +320,8 @@ static enum hr_status pin_now(struct run *r, struct dataset *ds, struct hr_err *
     if (!st && r->opts.now && strcmp(use, r->opts.now) != 0)
         st = hr_err_set(err, HR_ERR_CONFIG, "%s: --now %s, but the first run's prompts were rendered at %s",
                         ds->dir, r->opts.now, use);
-    else if (!st) st = run_parse_now(use, &ds->now, err);
-    else if (st == HR_ERR_NOTFOUND && !(st = run_parse_now(use, &ds->now, err)))
+    else if (!st) st = hr_cmd_parse_now(use, &ds->now, err);
+    else if (st == HR_ERR_NOTFOUND && !(st = hr_cmd_parse_now(use, &ds->now, err)))
         st = hr_store_set_fact(ds->store, "now", use, err);
     ds->has_now = !st;
     hr_buf_finish(&was);
