@@ -120,14 +120,55 @@ static void lay_out(struct hr_engine *e, const struct hr_sched_piece *pieces, in
     };
 }
 
-/* Samples the out rows and applies the stop rules; returns the number of events made. */
-static int sample(struct hr_engine *e, int n_out) {
+/* A canary has ended otherwise than the row before it: what that was computed from leaves the cache, and who
+ * goes on with it is named. */
+static void spoil(struct hr_engine *e, struct hr_flight *canary) {
+    const struct hr_request *r = canary->request;
+    memcpy(canary->tokens + r->n_prompt, r->canary, (size_t)r->n_canary * sizeof *r->canary);
+    hr_sched_spoil(e->sched, canary->tokens, r->n_prompt + r->n_canary);
+    for (int i = 0; i < e->n_live; i++) {
+        struct hr_flight *f = e->live[i];
+        if (!f->seq.suspect || f->told) continue;
+        f->told = true;
+        emit(e, &(struct hr_event){.kind = HR_EVENT_SUSPECT, .request = f->request}, 1);
+    }
+}
+
+/* The next token of a canary against the one that is known. True when the canary is over: *ev says how. */
+static bool check(struct hr_engine *e, struct hr_flight *f, int32_t token, struct hr_event *ev) {
+    const struct hr_request *r = f->request;
+    int n = f->seq.n_tokens - f->seq.n_prompt;
+    bool same = token == r->canary[n], last = n + 1 == r->n_canary;
+    *ev = (struct hr_event){.kind = HR_EVENT_CHECKED, .request = f->request, .token = token, .n_tokens = n};
+    if (same) {
+        hr_flight_push(f, token, &e->opts.token_bytes);
+        if (!f->finished && !last) return false;
+        ev->n_tokens++;
+        ev->token = -1;
+        ev->finish = f->end.finish;
+        ev->same = f->finished && last && f->end.finish == r->canary_finish &&
+                   f->end.stop_index == r->canary_stop_index;
+    }
+    if (!ev->same) spoil(e, f);
+    retire(e, f, -1);
+    return true;
+}
+
+/* Samples the out rows and applies the stop rules; returns the number of events made. *n_sampled: tokens of
+ * completions, without those of canaries. */
+static int sample(struct hr_engine *e, int n_out, int *n_sampled) {
     int n_events = 0;
+    *n_sampled = n_out;
     for (int i = 0; i < n_out; i++) hr_flight_sample_row(e->out_flights[i], &e->rows[i]);
     hr_model_sample(e->model, n_out, e->rows, e->sampled);
     for (int i = 0; i < n_out; i++) {
         struct hr_flight *f = e->out_flights[i];
         int32_t token = e->sampled[i].token;
+        if (f->request->canary) {
+            --*n_sampled;
+            n_events += check(e, f, token, &e->step_events[n_events]);
+            continue;
+        }
         if (token < 0) {
             int n = f->seq.n_tokens - f->seq.n_prompt;
             e->step_events[n_events++] = (struct hr_event){.kind = HR_EVENT_FINISH,
@@ -148,17 +189,17 @@ static int sample(struct hr_engine *e, int n_out) {
     return n_events;
 }
 
-static void publish_stats(struct hr_engine *e, int n_out) {
+static void publish_stats(struct hr_engine *e, int n_sampled) {
     struct hr_sched_counts c;
     hr_sched_counts(e->sched, &c);
     pthread_mutex_lock(&e->stats_lock);
     struct hr_engine_stats *s = &e->stats;
-    s->decode_steps += n_out > 0;
-    s->sampled_tokens += n_out;
+    s->decode_steps += n_sampled > 0;
+    s->sampled_tokens += n_sampled;
     s->n_running = c.n_running;
     s->n_waiting = c.n_waiting;
     s->kv_tokens_used = (int64_t)c.n_pages_running * HR_PAGE_TOKENS;
-    s->kv_used_sum += n_out > 0 ? s->kv_tokens_used : 0;
+    s->kv_used_sum += n_sampled > 0 ? s->kv_tokens_used : 0;
     s->saves = c.kv.saves;
     s->loads = c.kv.loads;
     s->evictions = c.kv.evictions;
@@ -188,8 +229,8 @@ static bool step(struct hr_engine *e) {
     lay_out(e, pieces, n_pieces, &batch);
     hr_model_forward(e->model, &batch);
     hr_sched_commit(e->sched);
-    int n_events = sample(e, batch.n_out);
-    publish_stats(e, batch.n_out);
+    int n_sampled, n_events = sample(e, batch.n_out, &n_sampled);
+    publish_stats(e, n_sampled);
     if (n_events > 0) emit(e, e->step_events, n_events);
     return true;
 }

@@ -35,6 +35,14 @@ struct hr_engine_opts {
     void *wake_arg;
 };
 
+enum hr_finish {
+    HR_FINISH_EOS,         /* an end-of-sequence token */
+    HR_FINISH_STOP_ID,     /* which: the last token */
+    HR_FINISH_STOP_STRING, /* which: stop_index */
+    HR_FINISH_LENGTH,      /* max_tokens */
+    HR_FINISH_NUMERIC,     /* the logits for the next token were not finite: no row comes of it */
+};
+
 /* The caller owns it, and all it points to, until its HR_EVENT_FINISH came out (or the engine
  * was destroyed). */
 struct hr_request {
@@ -56,23 +64,28 @@ struct hr_request {
     const char *const *stop; /* stop strings, none of them empty */
     const size_t *stop_len;
     int n_stop;
+    /* A canary, when not NULL: what the same request has brought before. It is computed again from the prompt,
+     * from nothing that is cached, behind and beside the other requests, up to the first token that differs;
+     * its one event is CHECKED. `resumed` must be empty. */
+    const int32_t *canary;
+    int n_canary; /* >= 1 */
+    enum hr_finish canary_finish;
+    int canary_stop_index;
 };
 
-enum hr_finish {
-    HR_FINISH_EOS,         /* an end-of-sequence token */
-    HR_FINISH_STOP_ID,     /* which: the last token */
-    HR_FINISH_STOP_STRING, /* which: stop_index */
-    HR_FINISH_LENGTH,      /* max_tokens */
-    HR_FINISH_NUMERIC,     /* the logits for the next token were not finite: no row comes of it */
+enum hr_event_kind {
+    HR_EVENT_TOKEN,
+    HR_EVENT_FINISH,
+    HR_EVENT_SUSPECT, /* in flight, with KV that the next CHECKED found wrong */
+    HR_EVENT_CHECKED, /* a canary has ended; when it differs, what begins as it does has left the cache */
 };
-
-enum hr_event_kind { HR_EVENT_TOKEN, HR_EVENT_FINISH };
 
 struct hr_event {
     enum hr_event_kind kind;
     struct hr_request *request;
-    int32_t token; /* TOKEN: in order, not those of `resumed` */
-    /* FINISH: */
+    int32_t token; /* TOKEN: in order, not those of `resumed`; CHECKED: what differs, -1: no token */
+    bool same;     /* CHECKED: tokens and end are the expected ones */
+    /* FINISH; of CHECKED n_tokens, how many agree: */
     enum hr_finish finish;
     int stop_index;
     int n_tokens;      /* completion tokens in all, resumed and the stop token included */

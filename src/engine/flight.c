@@ -58,6 +58,7 @@ static void see_prompt(struct hr_flight *f) {
 
 struct hr_flight *hr_flight_create(struct hr_request *r, const struct hr_engine_bytes *bytes) {
     HR_ASSERT(r->n_prompt > 0 && r->max_tokens > 0 && r->n_resumed <= r->max_tokens);
+    HR_ASSERT(!r->canary || (r->n_resumed == 0 && r->n_canary > 0 && r->n_canary <= r->max_tokens));
     struct hr_flight *f = hr_xcalloc(1, sizeof *f);
     size_t n_max = (size_t)r->n_prompt + (size_t)r->max_tokens;
     f->request = r;
@@ -70,6 +71,7 @@ struct hr_flight *hr_flight_create(struct hr_request *r, const struct hr_engine_
         .n_tokens = r->n_prompt,
         .n_prompt = r->n_prompt,
         .n_max = (int)n_max,
+        .cold = r->canary != NULL,
         .sure = r->ignore_eos && r->n_stop == 0 && r->n_stop_ids == 0,
     };
     for (int i = 0; i < r->n_stop; i++) {

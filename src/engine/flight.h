@@ -15,7 +15,7 @@ struct hr_flight {
     struct hr_request *request; /* borrowed */
     struct hr_seq seq;
     int32_t *tokens; /* owned; [n_prompt + max_tokens] */
-    bool finished;
+    bool finished, told; /* told: that it is suspect */
     struct hr_event end; /* valid when finished */
     /* Stop strings: the last bytes of the text, as many as a match may still need. */
     char *tail; /* owned */

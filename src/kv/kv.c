@@ -309,7 +309,7 @@ void hr_kv_release(struct hr_kv *kv, struct hr_kv_seq *seq) {
 }
 
 void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
-    if (seq->cold) {
+    if (seq->cold || (seq->n_nodes > 0 && seq->nodes[seq->n_nodes - 1]->spoiled)) {
         let_go(kv, seq);
         return;
     }

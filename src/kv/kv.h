@@ -99,7 +99,8 @@ void hr_kv_drop_tail(struct hr_kv *kv, struct hr_kv_seq *seq);
 /* The sequence holds nothing any more, no tail either. Its nodes stay as cache, its private pages are free. */
 void hr_kv_release(struct hr_kv *kv, struct hr_kv_seq *seq);
 /* As release, but first the unfinished page with KV of positions below n_computed is saved to the host, if
- * there is room (it is dropped otherwise, and always that of a cold one): attach brings it back. */
+ * there is room (it is dropped otherwise, and always that of a cold one or behind spoiled nodes): attach
+ * brings it back. */
 void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed);
 
 enum hr_kv_order_kind { HR_KV_SAVE, HR_KV_LOAD }; /* device to host, host to device */

@@ -88,10 +88,11 @@ bool hr_sched_submit(struct hr_sched *s, struct hr_seq *seq) {
     int n_pages = pages_for(seq->n_max);
     if (n_pages > s->opts.n_pages) return false;
     seq->n_computed = seq->n_high = seq->n_passed = seq->n_kept = 0;
-    seq->running = seq->started = false;
+    seq->running = seq->started = seq->suspect = false;
     seq->kv = (struct hr_kv_seq){.pages = hr_xmalloc((size_t)n_pages * sizeof(int32_t)),
-                                 .nodes = hr_xmalloc((size_t)n_pages * sizeof(struct hr_kv_node *))};
-    hr_kv_know(s->kv, seq->tokens, seq->n_prompt);
+                                 .nodes = hr_xmalloc((size_t)n_pages * sizeof(struct hr_kv_node *)),
+                                 .cold = seq->cold};
+    if (!seq->cold) hr_kv_know(s->kv, seq->tokens, seq->n_prompt);
     wait_push(s, seq, false);
     return true;
 }
@@ -135,6 +136,7 @@ struct choice {
 
 static bool better(const struct choice *a, const struct choice *b) {
     if (!b->seq) return true;
+    if (a->seq->cold != b->seq->cold) return b->seq->cold;
     if (a->match.n_pages != b->match.n_pages) return a->match.n_pages > b->match.n_pages;
     /* A known long one first: what is long and late ends alone. */
     return a->seq->sure && b->seq->sure && a->rest > b->rest;
@@ -146,7 +148,7 @@ static struct choice choose(struct hr_sched *s) {
     int n = 0;
     for (struct hr_seq *q = s->head; q && n < s->opts.window; q = q->next, n++) {
         struct choice c = {.seq = q, .rest = expected_rest(s, q)};
-        hr_kv_match(s->kv, q->tokens, q->n_tokens, &c.match);
+        if (!q->cold) hr_kv_match(s->kv, q->tokens, q->n_tokens, &c.match);
         bool first = q->started || q->n_passed >= s->opts.passes_max;
         if (!c.match.promised && (first || better(&c, &best))) best = c;
         if (first) break;
@@ -167,7 +169,9 @@ static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
     }
     seq->started = seq->running = true;
     seq->n_computed = have;
-    s->running[s->n_running++] = seq;
+    int i = s->n_running++;
+    for (; i > 0 && !seq->cold && s->running[i - 1]->cold; i--) s->running[i] = s->running[i - 1];
+    s->running[i] = seq;
 }
 
 /* Pages to keep free when `next` is admitted. With a host tier of some size a wrong guess costs a copy of a
@@ -203,6 +207,13 @@ static void remove_running(struct hr_sched *s, struct hr_seq *seq) {
 
 static void preempt(struct hr_sched *s, struct hr_seq *seq) {
     hr_kv_preempt(s->kv, &seq->kv, seq->n_computed);
+    if (seq->cold) {
+        seq->started = false;
+        seq->n_computed = seq->n_passed = 0;
+        remove_running(s, seq);
+        wait_push(s, seq, false);
+        return;
+    }
     /* Itself is the user that its own pages have. */
     seq->n_kept = seq->n_computed;
     hr_kv_know(s->kv, seq->tokens, seq->n_kept);
@@ -259,8 +270,10 @@ static void share_budget(struct hr_sched *s) {
     if (oldest >= 0) left -= give(s, oldest, (left + 1) / 2);
     while (left > 0) {
         int least = -1;
-        for (int i = 0; i < s->n_running; i++)
+        for (int i = 0; i < s->n_running; i++) {
+            if (s->running[i]->cold && least >= 0 && !s->running[least]->cold) break; /* after all others */
             if (unserved(s, i) > 0 && (least < 0 || unserved(s, i) < unserved(s, least))) least = i;
+        }
         if (least < 0) return;
         left -= give(s, least, left);
     }
@@ -279,15 +292,19 @@ int hr_sched_plan(struct hr_sched *s, const struct hr_sched_piece **pieces) {
     return s->n_pieces;
 }
 
+/* Tokens [n_computed, end) of the sequence were computed. */
+static void count_computed(struct hr_sched_group_counts *counts, const struct hr_seq *seq, int end) {
+    if (seq->n_computed < seq->n_high)
+        counts->recomputed_tokens += (end < seq->n_high ? end : seq->n_high) - seq->n_computed;
+    int fresh = (end < seq->n_prompt ? end : seq->n_prompt) - seq->n_high;
+    if (fresh > 0) counts->prefill_tokens += fresh;
+}
+
 void hr_sched_commit(struct hr_sched *s) {
     for (int i = 0; i < s->n_pieces; i++) {
         struct hr_seq *seq = s->pieces[i].seq;
-        struct hr_sched_group_counts *counts = &s->groups[seq->group].counts;
         int end = seq->n_computed + s->pieces[i].n_rows;
-        if (seq->n_computed < seq->n_high)
-            counts->recomputed_tokens += (end < seq->n_high ? end : seq->n_high) - seq->n_computed;
-        int fresh = (end < seq->n_prompt ? end : seq->n_prompt) - seq->n_high;
-        if (fresh > 0) counts->prefill_tokens += fresh;
+        if (!seq->cold) count_computed(&s->groups[seq->group].counts, seq, end);
         seq->n_computed = end;
         if (end > seq->n_high) seq->n_high = end;
         hr_kv_computed(s->kv, &seq->kv, end);
@@ -306,7 +323,7 @@ void hr_sched_orders_done(struct hr_sched *s) {
 
 void hr_sched_finish(struct hr_sched *s, struct hr_seq *seq, int n_completion) {
     hr_kv_release(s->kv, &seq->kv);
-    hr_kv_forget(s->kv, seq->tokens, seq->n_prompt);
+    if (!seq->cold) hr_kv_forget(s->kv, seq->tokens, seq->n_prompt);
     if (seq->n_kept) hr_kv_forget(s->kv, seq->tokens, seq->n_kept);
     if (seq->running) remove_running(s, seq);
     else wait_remove(s, seq);
@@ -317,12 +334,28 @@ void hr_sched_finish(struct hr_sched *s, struct hr_seq *seq, int n_completion) {
     s->until_look = 0; /* somebody may take its place at once */
 }
 
+void hr_sched_spoil(struct hr_sched *s, const int32_t *tokens, int n_tokens) {
+    enum { PAGE_BYTES = HR_KV_PAGE_TOKENS * sizeof *tokens };
+    if (n_tokens < HR_KV_PAGE_TOKENS) return;
+    hr_kv_spoil(s->kv, tokens, n_tokens);
+    for (int i = 0; i < s->n_running; i++) {
+        struct hr_seq *q = s->running[i];
+        if (q->kv.n_nodes > 0 && memcmp(q->tokens, tokens, PAGE_BYTES) == 0) q->suspect = true;
+    }
+    for (struct hr_seq *q = s->head; q; q = q->next) {
+        if (!q->started || q->n_high < HR_KV_PAGE_TOKENS || memcmp(q->tokens, tokens, PAGE_BYTES) != 0) continue;
+        q->suspect = true;
+        hr_kv_drop_tail(s->kv, &q->kv);
+    }
+}
+
 void hr_sched_counts(const struct hr_sched *s, struct hr_sched_counts *out) {
     *out = (struct hr_sched_counts){.n_running = s->n_running, .n_waiting = s->n_waiting};
     hr_kv_get_counts(s->kv, &out->kv);
     out->n_pages_running = out->kv.n_pinned + out->kv.n_private;
     for (int i = 0; i < HR_SCHED_GROUPS_MAX; i++) out->groups[i] = s->groups[i].counts;
-    for (int i = 0; i < s->n_running; i++) out->groups[s->running[i]->group].n_running++;
+    for (int i = 0; i < s->n_running; i++)
+        if (!s->running[i]->cold) out->groups[s->running[i]->group].n_running++;
 }
 
 void hr_sched_check(const struct hr_sched *s) {
@@ -330,7 +363,8 @@ void hr_sched_check(const struct hr_sched *s) {
     for (int i = 0; i < s->n_running; i++) {
         const struct hr_seq *seq = s->running[i];
         HR_ASSERT(seq->running && seq->n_computed <= seq->kv.n_pages * HR_KV_PAGE_TOKENS);
-        HR_ASSERT(seq->kv.n_nodes == seq->n_computed / HR_KV_PAGE_TOKENS);
+        HR_ASSERT(seq->kv.n_nodes == (seq->cold ? 0 : seq->n_computed / HR_KV_PAGE_TOKENS));
+        HR_ASSERT(i == 0 || seq->cold >= s->running[i - 1]->cold);
     }
     int n = 0;
     for (const struct hr_seq *q = s->head; q; q = q->next, n++) {

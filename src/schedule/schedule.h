@@ -15,7 +15,11 @@
  * for it. How many run is bounded by pages: with a host tier as many as have room now, without one as many as
  * will have it for the next HR_SCHED_HORIZON steps, by expected lengths. When the guess was low, the youngest
  * running sequence goes back to the head of the line; its KV stays in the tree and on the host, so that coming
- * back is a copy. The oldest is never preempted, so everything ends. */
+ * back is a copy. The oldest is never preempted, so everything ends.
+ *
+ * A cold sequence (kv.h) checks what others have done, so it comes after them: it is admitted when nobody else
+ * can be or when it was passed often, counts as the youngest, and has only what it was computing to lose when
+ * it is preempted: then it goes to the end of the line. It is in no group's counts. */
 #ifndef HR_SCHEDULE_SCHEDULE_H
 #define HR_SCHEDULE_SCHEDULE_H
 
@@ -46,11 +50,13 @@ struct hr_seq {
     int n_tokens;          /* known tokens; the caller adds 1 after each sampled one */
     int n_prompt;          /* of them, the prompt's */
     int n_max;             /* n_tokens never passes this (prompt + max_tokens) */
+    bool cold;             /* takes nothing that is cached and leaves nothing */
     bool sure;             /* it will get to n_max, as far as one can tell (EOS is ignored) */
     int n_computed;        /* (s) tokens whose KV is in the pages */
     int n_high;            /* (s) highest n_computed ever: below it computing is recomputation */
     struct hr_kv_seq kv;   /* (s) pages of positions in order: kv.pages */
     bool running, started; /* (s) */
+    bool suspect;          /* (s) computed from what hr_sched_spoil was told of */
     int n_passed;          /* (s) later ones admitted before it */
     int n_kept;            /* (s) tokens announced to kv while it waits preempted */
     struct hr_seq *prev, *next; /* (s) waiting list */
@@ -99,6 +105,10 @@ void hr_sched_orders_done(struct hr_sched *s);
 /* The sequence is over, wherever it is. n_completion teaches the group's lengths (negative: teaches
  * nothing, for one that failed). */
 void hr_sched_finish(struct hr_sched *s, struct hr_seq *seq, int n_completion);
+
+/* The KV that was computed after the first page of tokens is wrong: nobody is given it any more. Who has used
+ * it, running or preempted, goes on as it is and is marked suspect. O(nodes of the tree). */
+void hr_sched_spoil(struct hr_sched *s, const int32_t *tokens, int n_tokens);
 
 void hr_sched_counts(const struct hr_sched *s, struct hr_sched_counts *out);
 /* Asserts all invariants; for tests and debug builds (O(pages)). */

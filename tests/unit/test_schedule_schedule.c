@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * schedule: random jobs driven to their end must finish every sequence once, whatever the pool's size, with
- * every position of every page as its reader expects (kv_memory.h), and nobody passed too often.
+ * every position of every page as its reader expects (kv_memory.h), and nobody passed too often. Some are cold,
+ * and now and then what one has computed is spoiled: only who is called suspect may still meet it.
  *
  * HEADRACE_LONG=1: ten times as many sequences. */
 #include <setjmp.h>
@@ -23,6 +24,7 @@ struct item {
     int32_t tokens[N_MAX_TOKENS];
     int target; /* known tokens at the end */
     bool finished;
+    bool tainted; /* holds pages that were spoiled */
 };
 
 struct job {
@@ -31,7 +33,7 @@ struct job {
     uint64_t seed, counter;
     struct memory mem;
     struct hr_sched_opts opts;
-    int64_t n_steps, cached, recomputed, prefill, preemptions, loads;
+    int64_t n_suspect, n_steps, cached, recomputed, prefill, preemptions, loads;
     double used_share; /* mean share of the pool in use by running ones while others waited */
     int64_t n_used;
 };
@@ -55,7 +57,7 @@ static void fill(struct job *j) {
         bool resumed = draw(j, 0, 3) == 0;
         it->seq = (struct hr_seq){.user = it, .group = kind, .tokens = it->tokens, .n_prompt = n_prompt,
                                   .n_tokens = resumed ? draw(j, n_prompt, it->target - 1) : n_prompt,
-                                  .n_max = n_max, .sure = i % 5 == 0};
+                                  .n_max = n_max, .sure = i % 5 == 0, .cold = draw(j, 0, 9) == 0};
     }
 }
 
@@ -70,9 +72,12 @@ static int compute(struct job *j, const struct hr_sched_piece *p, int n) {
         assert_int_equal(p[i].samples, p[i].pos0 + p[i].n_rows == s->n_tokens);
         assert_true(s->n_passed <= PASSES_MAX);
     }
-    for (int i = 0; i < n; i++)
-        assert_int_equal(memory_compute(&j->mem, p[i].seq->tokens, p[i].seq->kv.pages, p[i].pos0,
-                                        p[i].pos0 + p[i].n_rows), -1);
+    for (int i = 0; i < n; i++) {
+        const struct hr_seq *s = p[i].seq;
+        int end = p[i].pos0 + p[i].n_rows;
+        if (((struct item *)s->user)->tainted) memory_taint(&j->mem, s->kv.pages, p[i].pos0, end);
+        else assert_int_equal(memory_compute(&j->mem, s->tokens, s->kv.pages, p[i].pos0, end), -1);
+    }
     return rows;
 }
 
@@ -109,6 +114,29 @@ static void step(struct job *j, struct hr_sched *s) {
     }
 }
 
+/* What one has computed was found wrong: from here on it is, and so is what follows from it. */
+static void spoil_one(struct job *j, struct hr_sched *s) {
+    const struct item *it = &j->items[draw(j, 0, j->n_items - 1)];
+    if (it - j->items >= j->next || it->seq.n_tokens < HR_KV_PAGE_TOKENS) return;
+    for (int i = 0; i < j->next; i++) {
+        struct item *q = &j->items[i];
+        if (q->finished || q->seq.kv.n_tail == 0 || q->seq.kv.i_tail == 0) continue;
+        if (memcmp(q->tokens, it->tokens, HR_KV_PAGE_TOKENS * sizeof *q->tokens) != 0) continue;
+        memset(j->mem.host[q->seq.kv.host_tail], 0xff, sizeof *j->mem.host);
+    }
+    hr_sched_spoil(s, it->seq.tokens, it->seq.n_tokens);
+    for (int i = 0; i < j->next; i++) {
+        struct item *q = &j->items[i];
+        if (q->finished || !q->seq.suspect) continue;
+        assert_false(q->seq.cold);
+        j->n_suspect++;
+        if (q->seq.kv.n_nodes == 0) continue; /* waits, or computes its first page itself */
+        if (memcmp(q->tokens, it->tokens, HR_KV_PAGE_TOKENS * sizeof *q->tokens) != 0) continue;
+        q->tainted = true;
+        memory_taint(&j->mem, q->seq.kv.pages, 0, q->seq.n_computed);
+    }
+}
+
 /* A sequence that failed, running or waiting, is over at once. */
 static void abort_one(struct job *j, struct hr_sched *s) {
     struct item *it = &j->items[draw(j, 0, j->n_items - 1)];
@@ -118,7 +146,8 @@ static void abort_one(struct job *j, struct hr_sched *s) {
     j->n_finished++;
 }
 
-static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t seed) {
+/* spoils: in how many of a thousand steps something is spoiled. */
+static void drive_spoiled(struct job *j, struct hr_sched_opts o, int n_items, uint64_t seed, int spoils) {
     *j = (struct job){.opts = o, .n_items = n_items, .seed = seed};
     j->opts.window = 30;
     j->opts.passes_max = PASSES_MAX;
@@ -134,6 +163,9 @@ static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t s
         while (j->next < n_items && draw(j, 0, 2)) assert_true(hr_sched_submit(s, &j->items[j->next++].seq));
         step(j, s);
         if (draw(j, 0, 199) == 0) abort_one(j, s);
+        if (draw(j, 0, 999) < spoils) spoil_one(j, s);
+        /* Who comes back from a preemption computes what it has lost. */
+        for (int i = 0; i < j->next; i++) j->items[i].tainted &= j->items[i].seq.running;
         hr_sched_check(s);
     }
     obey(j, s);
@@ -156,6 +188,10 @@ static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t s
     hr_sched_destroy(&s);
     memory_finish(&j->mem);
     free(j->items);
+}
+
+static void drive(struct job *j, struct hr_sched_opts o, int n_items, uint64_t seed) {
+    drive_spoiled(j, o, n_items, seed, 0);
 }
 
 static int size(int n) {
@@ -200,6 +236,80 @@ static void a_host_tier_that_is_too_small_loses_nothing_but_time(void **state) {
         drive(&j, (struct hr_sched_opts){.n_pages = 40, .n_host_pages = 12 * (int)seed, .max_running = 24,
                                          .step_tokens = 32},
               size(100), seed);
+}
+
+static void what_is_spoiled_reaches_suspects_alone(void **state) {
+    struct job j;
+    int64_t n_suspect = 0, n_preempted = 0;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        drive_spoiled(&j, (struct hr_sched_opts){.n_pages = 50, .n_host_pages = seed % 2 ? 300 : 0, .max_running = 24,
+                                                 .step_tokens = 48}, size(150), seed, 20);
+        n_suspect += j.n_suspect;
+        n_preempted += j.preemptions;
+    }
+    assert_true(n_suspect > 0 && n_preempted > 0);
+}
+
+/* Cold ones come after the others, alone with the machine they run as any other, and count nowhere. */
+static void a_cold_sequence_comes_last_and_is_preempted_first(void **state) {
+    struct hr_sched_opts o = {.max_running = 2, .step_tokens = 128, .n_pages = 8, .decode_steps = 1, .window = 8,
+                              .passes_max = 2, .n_host_pages = 32};
+    struct hr_sched *s = hr_sched_create(&o);
+    static int32_t tokens[4][128];
+    struct hr_seq cold = {.tokens = tokens[0], .n_prompt = 40, .n_tokens = 40, .n_max = 50, .cold = true}, row[3];
+    const struct hr_sched_piece *p;
+    struct hr_sched_counts c;
+    assert_true(hr_sched_submit(s, &cold));
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 128; k++) tokens[1 + i][k] = 100 * i + k;
+        row[i] = (struct hr_seq){.tokens = tokens[1 + i], .n_prompt = 8, .n_tokens = 8, .n_max = 128};
+        assert_true(hr_sched_submit(s, &row[i]));
+    }
+    assert_int_equal(hr_sched_plan(s, &p), 2); /* it was first in the line, but two rows run */
+    assert_true(p[0].seq == &row[0] && p[1].seq == &row[1]);
+    hr_sched_commit(s);
+    hr_sched_finish(s, &row[0], 1);
+    row[1].n_tokens++;
+    assert_int_equal(hr_sched_plan(s, &p), 2); /* passed twice: that is enough */
+    assert_true(p[1].seq == &cold && p[1].n_rows == 40);
+    hr_sched_commit(s);
+    hr_sched_check(s);
+    hr_sched_counts(s, &c);
+    assert_true(c.n_running == 2 && c.groups[0].n_running == 1);
+    cold.n_tokens++;
+    row[1].n_tokens = 100; /* needs seven of the eight pages */
+    hr_sched_plan(s, &p);
+    assert_true(p[0].seq == &row[1] && !cold.running && !cold.started && cold.n_computed == 0);
+    hr_sched_commit(s);
+    hr_sched_check(s);
+    hr_sched_counts(s, &c);
+    assert_int_equal(c.groups[0].preemptions, 0);
+    assert_int_equal(c.groups[0].prefill_tokens, 16); /* of row 0 and row 1; row 2 has not begun */
+    for (int i = 1; i < 3; i++) hr_sched_finish(s, &row[i], 1);
+    assert_int_equal(hr_sched_plan(s, &p), 1);
+    assert_true(p[0].seq == &cold && p[0].pos0 == 0 && p[0].n_rows == 41);
+    hr_sched_finish(s, &cold, -1);
+    hr_sched_destroy(&s);
+}
+
+static void what_is_left_of_a_step_goes_to_cold_ones_last(void **state) {
+    struct hr_sched_opts o = {.max_running = 2, .step_tokens = 32, .n_pages = 40, .decode_steps = 1, .window = 8};
+    struct hr_sched *s = hr_sched_create(&o);
+    static int32_t ta[100], tb[200] = {9};
+    struct hr_seq cold = {.tokens = ta, .n_prompt = 60, .n_tokens = 60, .n_max = 100, .cold = true},
+                  row = {.tokens = tb, .n_prompt = 150, .n_tokens = 150, .n_max = 200};
+    const struct hr_sched_piece *p;
+    assert_true(hr_sched_submit(s, &cold));
+    assert_int_equal(hr_sched_plan(s, &p), 1);
+    assert_int_equal(p[0].n_rows, 32);
+    hr_sched_commit(s);
+    assert_true(hr_sched_submit(s, &row));
+    assert_int_equal(hr_sched_plan(s, &p), 2);
+    assert_true(p[0].seq == &row && p[0].n_rows == 31 && p[1].n_rows == 1);
+    hr_sched_commit(s);
+    hr_sched_finish(s, &row, -1);
+    hr_sched_finish(s, &cold, -1);
+    hr_sched_destroy(&s);
 }
 
 static void one_sequence_at_a_time_works(void **state) {
@@ -295,6 +405,9 @@ int main(void) {
         cmocka_unit_test(every_sequence_ends_once_when_the_pool_is_far_too_small),
         cmocka_unit_test(with_a_host_tier_nothing_is_computed_twice),
         cmocka_unit_test(a_host_tier_that_is_too_small_loses_nothing_but_time),
+        cmocka_unit_test(what_is_spoiled_reaches_suspects_alone),
+        cmocka_unit_test(a_cold_sequence_comes_last_and_is_preempted_first),
+        cmocka_unit_test(what_is_left_of_a_step_goes_to_cold_ones_last),
         cmocka_unit_test(one_sequence_at_a_time_works),
         cmocka_unit_test(a_sequence_that_never_fits_is_not_taken),
         cmocka_unit_test(a_long_prompt_does_not_hold_decodes_back),
