@@ -96,7 +96,7 @@ static bool parse_options(struct run_opts *o, int *argc, char **argv, int *exit_
         "run", "MANIFEST...",
         "Answers the prompts of one or more manifests. The same command after a kill goes on where it "
         "stopped: nothing is lost, nothing is done twice.",
-        opts, HR_N_OPTS(opts), 1, HR_SCHED_GROUPS_MAX};
+        opts, HR_N_OPTS(opts), 1, HR_ENGINE_GROUPS_MAX};
     int n_args;
     if (!hr_options_parse(&cl, *argc, argv, &n_args, exit_code)) return false;
     *argc = n_args;

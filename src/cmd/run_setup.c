@@ -44,8 +44,8 @@ static enum hr_status check_outputs(struct dataset *ds, const char *state, struc
 }
 
 static enum hr_status open_manifests(struct run *r, char **paths, int n, struct hr_err *err) {
-    if (n > HR_SCHED_GROUPS_MAX)
-        return hr_err_set(err, HR_ERR_CONFIG, "%d manifests in one run; at most %d", n, HR_SCHED_GROUPS_MAX);
+    if (n > HR_ENGINE_GROUPS_MAX)
+        return hr_err_set(err, HR_ERR_CONFIG, "%d manifests in one run; at most %d", n, HR_ENGINE_GROUPS_MAX);
     if (n > 1 && r->opts.state)
         return hr_err_set(err, HR_ERR_CONFIG, "--state names one state.db, but there are %d manifests", n);
     r->datasets = hr_xcalloc((size_t)n, sizeof *r->datasets);

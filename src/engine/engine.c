@@ -19,6 +19,7 @@
 #include "model/llama.h"
 
 _Static_assert(HR_KV_PAGE_TOKENS == HR_PAGE_TOKENS, "a page is a page");
+_Static_assert(HR_SCHED_GROUPS_MAX == HR_ENGINE_GROUPS_MAX, "a group is a group");
 
 #define REQUESTS_MAX 4096  /* on their way in */
 #define WINDOW       256   /* waiting requests among which admission chooses the next */
@@ -33,6 +34,7 @@ struct hr_engine {
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
+    atomic_llong work[HR_SCHED_GROUPS_MAX]; /* see hr_engine_set_work; 0: not told */
     pthread_mutex_t stats_lock;
     struct hr_engine_stats stats;
     struct hr_sched_group_counts group_stats[HR_SCHED_GROUPS_MAX];
@@ -222,6 +224,7 @@ static void copy_pages(struct hr_engine *e) {
 /* One step; false when there was nothing to do. */
 static bool step(struct hr_engine *e) {
     const struct hr_sched_piece *pieces;
+    for (int i = 0; i < HR_SCHED_GROUPS_MAX; i++) hr_sched_set_work(e->sched, i, (double)atomic_load(&e->work[i]));
     int n_pieces = hr_sched_plan(e->sched, &pieces);
     copy_pages(e);
     if (n_pieces == 0) return false;
@@ -254,7 +257,7 @@ enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_o
     e->opts = *opts;
     e->stats.kv_tokens = (int64_t)opts->n_pages * HR_PAGE_TOKENS;
     pthread_mutex_init(&e->stats_lock, NULL);
-    e->sched = hr_sched_create(&(struct hr_sched_opts){
+    struct hr_sched_opts sched = {
         .n_pages = opts->n_pages,
         .n_host_pages = opts->n_host_pages,
         .max_running = opts->max_running,
@@ -263,7 +266,9 @@ enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_o
         .window = WINDOW,
         .passes_max = PASSES_MAX,
         .scatter = opts->scatter,
-    });
+    };
+    memcpy(sched.expected, opts->expected, sizeof sched.expected);
+    e->sched = hr_sched_create(&sched);
     e->requests = hr_queue_create(sizeof(struct hr_flight *), REQUESTS_MAX);
     e->events = hr_queue_create(sizeof(struct hr_event), EVENTS_MAX);
     e->tokens = hr_xmalloc(n_rows * sizeof *e->tokens);
@@ -323,6 +328,10 @@ bool hr_engine_submit(struct hr_engine *e, struct hr_request *r) {
     struct hr_flight *f = hr_flight_create(r, &e->opts.token_bytes);
     if (hr_queue_push(e->requests, &f, 1, true) == 0) hr_flight_destroy(&f); /* stopped meanwhile */
     return true;
+}
+
+void hr_engine_set_work(struct hr_engine *e, int group, int64_t tokens) {
+    atomic_store(&e->work[group], tokens);
 }
 
 int64_t hr_engine_kv_tokens(const struct hr_engine *e) {

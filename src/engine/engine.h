@@ -13,6 +13,8 @@
 
 #include "base/status.h"
 
+#define HR_ENGINE_GROUPS_MAX 64
+
 struct hr_model;
 struct hr_engine;
 
@@ -29,6 +31,7 @@ struct hr_engine_opts {
     int step_tokens; /* token budget of a step: decodes and prompt chunks; >= max_running */
     int n_pages, n_host_pages; /* as the model was created with */
     int decode_steps; /* steps between two looks at waiting requests; 0 means 1 */
+    int expected[HR_ENGINE_GROUPS_MAX]; /* a group's mean completion tokens until rows have finished; 0: not known */
     uint64_t scatter; /* tests: hand out KV pages in a random order (0: ascending) */
     struct hr_engine_bytes token_bytes;
     void (*wake)(void *arg); /* rung after events were queued; called on the engine's thread */
@@ -47,12 +50,14 @@ enum hr_finish {
  * was destroyed). */
 struct hr_request {
     void *user;
-    int group; /* dataset, below HR_SCHED_GROUPS_MAX */
+    int group; /* dataset, below HR_ENGINE_GROUPS_MAX */
     const int32_t *prompt;
     int n_prompt; /* >= 1 */
     const int32_t *resumed; /* completion tokens that are known already: it goes on after them */
     int n_resumed;
     int max_tokens; /* completion tokens at most, >= 1; the caller has clipped it to the context */
+    int n_expected; /* completion tokens that somebody expects (an earlier run had so many); 0: nobody does.
+                     * A hint to the scheduler: it changes no byte of the answer. */
     float temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     int top_k;
     uint64_t seed, stream; /* random numbers are keyed by both; stream tells rows and samples apart */
@@ -101,6 +106,9 @@ void hr_engine_destroy(struct hr_engine **e);
 /* False when prompt and max_tokens can never fit the KV pool; the request is not taken then. Blocks while
  * the queue is full. One thread submits. */
 bool hr_engine_submit(struct hr_engine *e, struct hr_request *r);
+/* What a group has still to bring, in tokens: groups run in proportion to it, so that all end together.
+ * Until it is called groups count alike. Thread-safe. */
+void hr_engine_set_work(struct hr_engine *e, int group, int64_t tokens);
 /* Tokens that the pool holds. */
 int64_t hr_engine_kv_tokens(const struct hr_engine *e);
 /* Up to n events, without waiting. */

@@ -72,8 +72,10 @@ struct hr_flight *hr_flight_create(struct hr_request *r, const struct hr_engine_
         .n_prompt = r->n_prompt,
         .n_max = (int)n_max,
         .cold = r->canary != NULL,
-        .sure = r->ignore_eos && r->n_stop == 0 && r->n_stop_ids == 0,
+        .n_expected = r->n_expected < r->max_tokens ? r->n_expected : r->max_tokens,
     };
+    /* Nothing but max_tokens can end it. */
+    if (r->ignore_eos && r->n_stop == 0 && r->n_stop_ids == 0) f->seq.n_expected = r->max_tokens;
     for (int i = 0; i < r->n_stop; i++) {
         HR_ASSERT(r->stop_len[i] > 0);
         if (r->stop_len[i] > f->stop_len_max) f->stop_len_max = r->stop_len[i];

@@ -13,23 +13,27 @@ static int bin_of(int n) {
     return b < 0 ? 0 : b >= HR_LENGTH_BINS ? HR_LENGTH_BINS - 1 : b;
 }
 
-void hr_lengths_learn(struct hr_lengths *l, int n_completion) {
-    int b = bin_of(n_completion);
-    l->n++;
-    l->sum += n_completion;
-    l->rows[b]++;
-    l->tokens[b] += n_completion;
+static double bin_begin(int b) {
+    return b < 8 ? b : 8 * exp2((b - 8) / 8.0);
 }
 
-int hr_lengths_rest(const struct hr_lengths *l, int n_now, int prior) {
-    int64_t rows = 0, tokens = 0;
-    if (l->n < ENOUGH) return prior > n_now ? prior - n_now : n_now / 2 + 1;
-    for (int b = bin_of(n_now); b < HR_LENGTH_BINS; b++) {
-        if (!l->rows[b] || l->tokens[b] <= l->rows[b] * n_now) continue;
-        rows += l->rows[b];
-        tokens += l->tokens[b];
-    }
-    /* Longer than all that have finished: as much again as half of what it has. */
-    int rest = rows ? (int)(tokens / rows) - n_now : n_now / 2;
-    return rest < 1 ? 1 : rest;
+void hr_lengths_learn(struct hr_lengths *l, int n_completion) {
+    l->n++;
+    for (int b = bin_of(n_completion); b >= 0; b--) l->beyond[b]++;
+}
+
+/* Finished rows longer than n; those of n's own bin lie evenly in it. */
+static double longer(const struct hr_lengths *l, int n) {
+    int b = bin_of(n);
+    double begin = bin_begin(b), width = bin_begin(b + 1) - begin, part = (n + 1 - begin) / width;
+    if (part > 1) part = 1;
+    return (double)l->beyond[b] - part * (double)(l->beyond[b] - l->beyond[b + 1]);
+}
+
+double hr_lengths_survives(const struct hr_lengths *l, int n_now, int n_more, int prior) {
+    if (l->n < ENOUGH) return exp(-(double)n_more / prior);
+    double now = longer(l, n_now);
+    /* Longer than all that have finished: it will bring half as much again as it has. */
+    if (now < 1) return exp(-(double)n_more / (n_now / 2 + 1));
+    return longer(l, n_now + n_more) / now;
 }

@@ -2,8 +2,9 @@
  *
  * lengths: how long completions of one dataset are, learned as they finish. Pure counting.
  *
- * Bins of about 9 % each; before the first rows have finished, a prior speaks. The answer that admission
- * wants is the mean of what a completion still brings when it has n tokens already. */
+ * What admission wants to know of a completion that has n tokens is the chance that it gets to n + k: a
+ * survival function, of which every quantile can be read. Bins of about 9 %. Until the first rows have
+ * finished, and for a completion that is longer than all that have, lengths are taken to be memoryless. */
 #ifndef HR_SCHEDULE_LENGTHS_H
 #define HR_SCHEDULE_LENGTHS_H
 
@@ -11,15 +12,16 @@
 
 #define HR_LENGTH_BINS 192
 
+/* Zeroed is valid and knows nothing. */
 struct hr_lengths {
-    int64_t n, sum;
-    int64_t rows[HR_LENGTH_BINS], tokens[HR_LENGTH_BINS];
+    int64_t n;
+    int64_t beyond[HR_LENGTH_BINS + 1]; /* rows in this bin or a later one */
 };
 
-/* A completion that has finished with n_completion tokens. Zeroed is valid and knows nothing. */
+/* A completion that has finished with n_completion tokens. */
 void hr_lengths_learn(struct hr_lengths *l, int n_completion);
-/* Mean tokens that a completion of n_now tokens still brings, at least 1; `prior`: the mean length to
- * assume while fewer than eight have finished. */
-int hr_lengths_rest(const struct hr_lengths *l, int n_now, int prior);
+/* Chance, 0 to 1, that a completion of n_now tokens brings more than n_more others. `prior`, above 0: the
+ * mean length to assume while fewer than eight have finished. */
+double hr_lengths_survives(const struct hr_lengths *l, int n_now, int n_more, int prior);
 
 #endif

@@ -9,17 +9,21 @@
  * samples the next one. So prefill, decode, going on after a kill and coming back after a preemption are one
  * thing: computing what is known but not computed.
  *
- * Life: submit -> waiting -> (admitted) running -> finish. Admission takes, of a window of waiting sequences,
- * the one with the most cached, so that a shared prefix is computed once and used while it is hot; nobody is
- * passed by more than `passes_max` others. One whose next page a running sequence is just computing waits
- * for it. How many run is bounded by pages: with a host tier as many as have room now, without one as many as
- * will have it for the next HR_SCHED_HORIZON steps, by expected lengths. When the guess was low, the youngest
- * running sequence goes back to the head of the line; its KV stays in the tree and on the host, so that coming
- * back is a copy. The oldest is never preempted, so everything ends.
+ * Life: submit -> waiting -> (admitted) running -> finish. Each group (dataset) has a line of its own. The next
+ * to be admitted comes from the group that runs least for the work it has left, so that all end together and
+ * one's tail is filled by the others. In its line, of a window of waiting sequences, it is the one with the
+ * most cached, so that a shared prefix is computed once and used while it is hot, and among equals the one
+ * that is known to be longest: what is long and late ends alone. Nobody is passed by more than `passes_max`
+ * others of its line. One whose next page a running sequence is just computing waits for it.
+ *
+ * How many run is bounded by pages: with a host tier as many as have room now, without one as many as
+ * will have it for the next HR_SCHED_HORIZON steps, by what is known of lengths. When the guess was low, the
+ * youngest running sequence is preempted and goes before all lines; its KV stays in the tree and on the host,
+ * so that coming back is a copy. The oldest is never preempted, so everything ends.
  *
  * A cold sequence (kv.h) checks what others have done, so it comes after them: it is admitted when nobody else
  * can be or when it was passed often, counts as the youngest, and has only what it was computing to lose when
- * it is preempted: then it goes to the end of the line. It is in no group's counts. */
+ * it is preempted: then it goes to the end of its line. It is in no group's counts. */
 #ifndef HR_SCHEDULE_SCHEDULE_H
 #define HR_SCHEDULE_SCHEDULE_H
 
@@ -37,7 +41,8 @@ struct hr_sched_opts {
     int step_tokens;  /* token budget of a step; >= max_running */
     int decode_steps; /* steps between two looks at the waiting ones; 1: each */
     int window;       /* waiting sequences among which admission chooses */
-    int passes_max;   /* later ones that may be admitted before a waiting one */
+    int passes_max;   /* later ones of its line that may be admitted before a waiting one */
+    int expected[HR_SCHED_GROUPS_MAX]; /* mean completion tokens to assume until rows have finished; 0: not known */
     uint64_t scatter; /* see hr_kv_opts */
 };
 
@@ -51,13 +56,13 @@ struct hr_seq {
     int n_prompt;          /* of them, the prompt's */
     int n_max;             /* n_tokens never passes this (prompt + max_tokens) */
     bool cold;             /* takes nothing that is cached and leaves nothing */
-    bool sure;             /* it will get to n_max, as far as one can tell (EOS is ignored) */
+    int n_expected;        /* completion tokens that it will bring, as far as somebody knows; 0: nobody does */
     int n_computed;        /* (s) tokens whose KV is in the pages */
     int n_high;            /* (s) highest n_computed ever: below it computing is recomputation */
     struct hr_kv_seq kv;   /* (s) pages of positions in order: kv.pages */
     bool running, started; /* (s) */
     bool suspect;          /* (s) computed from what hr_sched_spoil was told of */
-    int n_passed;          /* (s) later ones admitted before it */
+    int n_passed;          /* (s) later ones of its line admitted before it */
     int n_kept;            /* (s) tokens announced to kv while it waits preempted */
     struct hr_seq *prev, *next; /* (s) waiting list */
 };
@@ -91,6 +96,10 @@ void hr_sched_destroy(struct hr_sched **s);
 /* Puts a sequence at the end of the line. False when the pool can never hold n_max tokens: it is not taken
  * then. */
 bool hr_sched_submit(struct hr_sched *s, struct hr_seq *seq);
+
+/* What the group has still to bring, running ones included, in any unit that all groups share. Until it is
+ * called groups count alike. */
+void hr_sched_set_work(struct hr_sched *s, int group, double work);
 
 /* Plans a step: admits, preempts, takes pages. Returns the number of pieces (0: nothing to do); *pieces is
  * borrowed until the next call. The orders of hr_sched_orders come before the step. */

@@ -10,10 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/rng.h"
 #include "kv_memory.h"
+#include "schedule/lengths.h"
 #include "schedule/schedule.h"
 
 #define N_MAX_TOKENS 400
@@ -57,7 +59,8 @@ static void fill(struct job *j) {
         bool resumed = draw(j, 0, 3) == 0;
         it->seq = (struct hr_seq){.user = it, .group = kind, .tokens = it->tokens, .n_prompt = n_prompt,
                                   .n_tokens = resumed ? draw(j, n_prompt, it->target - 1) : n_prompt,
-                                  .n_max = n_max, .sure = i % 5 == 0, .cold = draw(j, 0, 9) == 0};
+                                  .n_max = n_max, .n_expected = i % 5 == 0 ? n_max - n_prompt : 0,
+                                  .cold = draw(j, 0, 9) == 0};
     }
 }
 
@@ -399,6 +402,115 @@ static void a_shared_prefix_is_computed_once_even_when_all_start_at_once(void **
     hr_sched_destroy(&s);
 }
 
+/* A sequence that fits into one page: 4 prompt tokens, then n_out. */
+struct small {
+    struct hr_seq seq;
+    int32_t tokens[16];
+    int n_out, started_at;
+};
+
+static void small_init(struct small *q, int group, int n_out, int n_expected) {
+    *q = (struct small){.n_out = n_out, .started_at = -1};
+    q->seq = (struct hr_seq){.user = q, .group = group, .tokens = q->tokens, .n_prompt = 4, .n_tokens = 4,
+                             .n_max = 16, .n_expected = n_expected};
+}
+
+/* One step; n_of counts its pieces by group. */
+static void small_step(struct hr_sched *s, int i_step, int n_of[2]) {
+    const struct hr_sched_piece *p;
+    struct hr_seq *sampled[64];
+    int n = hr_sched_plan(s, &p), n_sampled = 0;
+    for (int i = 0; i < n; i++) {
+        struct small *q = p[i].seq->user;
+        n_of[q->seq.group]++;
+        if (q->started_at < 0) q->started_at = i_step;
+        if (p[i].samples) sampled[n_sampled++] = p[i].seq;
+    }
+    hr_sched_commit(s);
+    for (int i = 0; i < n_sampled; i++) {
+        struct small *q = sampled[i]->user;
+        if (++q->seq.n_tokens == 4 + q->n_out) hr_sched_finish(s, &q->seq, q->n_out);
+    }
+}
+
+static void groups_run_in_proportion_to_the_work_they_have_left(void **state) {
+    enum { N = 400, RUNNING = 8 };
+    struct hr_sched_opts o = {.max_running = RUNNING, .step_tokens = 64, .n_pages = 100, .decode_steps = 1, .window = 8};
+    struct hr_sched *s = hr_sched_create(&o);
+    static struct small seqs[N];
+    int left[2] = {300, 100}, last[2] = {0};
+    for (int i = 0; i < N; i++) { /* the first group's rows all come first */
+        small_init(&seqs[i], i >= 300, 4, 0);
+        assert_true(hr_sched_submit(s, &seqs[i].seq));
+    }
+    for (int step = 0; left[0] + left[1] > 0; step++) {
+        int n_of[2] = {0};
+        for (int g = 0; g < 2; g++) hr_sched_set_work(s, g, 4 * left[g]);
+        small_step(s, step, n_of);
+        if (step < 100) assert_in_range(n_of[0], 5, 7); /* three slots of four */
+        assert_true(left[0] + left[1] < RUNNING || n_of[0] + n_of[1] == RUNNING);
+        left[0] = left[1] = 0;
+        for (int i = 0; i < N; i++) {
+            if (seqs[i].seq.n_tokens == 8) continue;
+            left[i >= 300]++;
+            last[i >= 300] = step;
+        }
+    }
+    assert_in_range(last[0] - last[1] + 8, 0, 16); /* both end together */
+    hr_sched_destroy(&s);
+}
+
+static void a_small_group_is_not_starved_by_a_large_one(void **state) {
+    struct hr_sched_opts o = {.max_running = 4, .step_tokens = 64, .n_pages = 100, .decode_steps = 1, .window = 8};
+    struct hr_sched *s = hr_sched_create(&o);
+    static struct small seqs[60];
+    int n_of[2] = {0};
+    for (int i = 0; i < 60; i++) {
+        small_init(&seqs[i], i == 59, 4, 0);
+        assert_true(hr_sched_submit(s, &seqs[i].seq));
+    }
+    hr_sched_set_work(s, 0, 1e9);
+    for (int i = 0; i < 100; i++) small_step(s, i, n_of);
+    assert_int_equal(seqs[59].started_at, 0);
+    hr_sched_destroy(&s);
+}
+
+static void the_longest_known_row_of_the_window_starts_first(void **state) {
+    struct hr_sched_opts o = {.max_running = 1, .step_tokens = 64, .n_pages = 100, .decode_steps = 1, .window = 8,
+                              .passes_max = 3};
+    struct hr_sched *s = hr_sched_create(&o);
+    static struct small seqs[6];
+    int n_of[2] = {0};
+    static const int expected[6] = {2, 5, 9, 7, 1, 8}; /* 8, the last, is passed over by nobody */
+    for (int i = 0; i < 6; i++) {
+        small_init(&seqs[i], 0, 1, expected[i]);
+        assert_true(hr_sched_submit(s, &seqs[i].seq));
+    }
+    for (int i = 0; i < 10; i++) small_step(s, i, n_of);
+    /* 9, 8, 7; by then three have passed the first one, whose turn it is; then 5 and 1. */
+    static const int at[6] = {3, 4, 0, 2, 5, 1};
+    for (int i = 0; i < 6; i++) assert_int_equal(seqs[i].started_at, at[i]);
+    hr_sched_destroy(&s);
+}
+
+static void the_chance_to_get_further_follows_the_rows_that_have_finished(void **state) {
+    struct hr_lengths l = {0};
+    /* Nobody has finished: memoryless with the prior's mean. */
+    assert_true(fabs(hr_lengths_survives(&l, 500, 100, 100) - exp(-1)) < 1e-12);
+    for (int i = 0; i < 50; i++) hr_lengths_learn(&l, 100);
+    for (int i = 0; i < 50; i++) hr_lengths_learn(&l, 1000);
+    assert_true(fabs(hr_lengths_survives(&l, 0, 50, 1) - 1) < 1e-12);
+    assert_true(fabs(hr_lengths_survives(&l, 0, 500, 1) - 0.5) < 1e-12);
+    assert_true(fabs(hr_lengths_survives(&l, 200, 500, 1) - 1) < 1e-12);
+    assert_true(fabs(hr_lengths_survives(&l, 200, 900, 1)) < 1e-12);
+    /* Longer than all: half as much again. */
+    assert_true(fabs(hr_lengths_survives(&l, 2000, 1001, 1) - exp(-1)) < 1e-3);
+    for (int now = 0, before = 1; now < 100000; now += 97) {
+        double p = hr_lengths_survives(&l, now, now / 3, 1);
+        assert_true(p >= 0 && p <= before);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sequence_ends_once_in_a_large_pool),
@@ -413,6 +525,10 @@ int main(void) {
         cmocka_unit_test(a_long_prompt_does_not_hold_decodes_back),
         cmocka_unit_test(a_short_prompt_does_not_wait_behind_a_long_one),
         cmocka_unit_test(a_shared_prefix_is_computed_once_even_when_all_start_at_once),
+        cmocka_unit_test(groups_run_in_proportion_to_the_work_they_have_left),
+        cmocka_unit_test(a_small_group_is_not_starved_by_a_large_one),
+        cmocka_unit_test(the_longest_known_row_of_the_window_starts_first),
+        cmocka_unit_test(the_chance_to_get_further_follows_the_rows_that_have_finished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
