@@ -398,8 +398,8 @@ void hr_sched_spoil(struct hr_sched *s, const int32_t *tokens, int n_tokens) {
         struct hr_seq *q = s->running[i];
         if (q->kv.n_nodes > 0 && memcmp(q->tokens, tokens, PAGE_BYTES) == 0) q->suspect = true;
     }
-    for (struct hr_seq *q = s->head; q; q = q->next) {
-        if (!q->started || q->n_high < HR_KV_PAGE_TOKENS || memcmp(q->tokens, tokens, PAGE_BYTES) != 0) continue;
+    for (struct hr_seq *q = s->preempted.head; q; q = q->next) {
+        if (q->n_high < HR_KV_PAGE_TOKENS || memcmp(q->tokens, tokens, PAGE_BYTES) != 0) continue;
         q->suspect = true;
         hr_kv_drop_tail(s->kv, &q->kv);
     }
