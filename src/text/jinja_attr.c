@@ -121,7 +121,7 @@ static struct jj_val item(struct jj_run *r, struct jj_val obj, struct jj_val key
     if (obj.type == JJ_RANGE) return jj_int(obj.range->start + i * obj.range->step);
     if (obj.type == JJ_BYTES) return jj_int((unsigned char)obj.s->p[i]);
     if (obj.type != JJ_STR) return obj.seq->v[i];
-    size_t at = jj_str_offset(obj.s, (size_t)i), width;
+    size_t at = jj_str_offset(r, obj.s, (size_t)i), width;
     (void)jj_decode(obj.s->p + at, obj.s->p + obj.s->len, &width);
     return jj_substr(r, obj.s, at, at + width);
 }
@@ -158,10 +158,10 @@ static int64_t slice_bounds(int64_t n, int64_t *start, int64_t *stop, int64_t st
 
 static struct jj_val slice_str(struct jj_run *r, const struct jj_str *s, int64_t start,
                                int64_t step, int64_t n) {
-    size_t total = jj_str_n_chars(s);
+    size_t total = jj_str_n_chars(r, s);
     if (step == 1) {
-        size_t from = total == s->len ? (size_t)start : jj_str_offset(s, (size_t)start);
-        size_t to = total == s->len ? (size_t)(start + n) : jj_str_offset(s, (size_t)(start + n));
+        size_t from = total == s->len ? (size_t)start : jj_str_offset(r, s, (size_t)start);
+        size_t end = (size_t)(start + n), to = total == s->len ? end : jj_str_offset(r, s, end);
         return jj_substr(r, s, from, n ? to : from);
     }
     size_t n_items;

@@ -10,6 +10,7 @@
 #include "text/jinja_eval.h"
 
 void jj_scope_set(struct jj_run *r, struct jj_scope *s, uint32_t name, struct jj_val v) {
+    (void)jj_work(r, s->n, 2 * JJ_BYTE);
     for (size_t i = 0; i < s->n; i++) {
         if (s->name[i] != name) continue;
         s->val[i] = v;
@@ -30,7 +31,7 @@ void jj_scope_set(struct jj_run *r, struct jj_scope *s, uint32_t name, struct jj
 }
 
 struct jj_val jj_lookup(struct jj_run *r, const struct jj_scope *s, uint32_t name) {
-    for (; s; s = s->parent)
+    for (; s && jj_work(r, s->n + 2, 2 * JJ_BYTE); s = s->parent)
         for (size_t i = 0; i < s->n; i++)
             if (s->name[i] == name) return s->val[i];
     return jj_undef_of(r, (struct jj_val){.type = JJ_ABSENT},

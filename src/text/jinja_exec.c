@@ -40,6 +40,7 @@ static void emit(struct jj_run *r, struct jj_val v) {
         return;
     }
     size_t base = r->out.text.len;
+    if (!jj_work(r, s->len, JJ_BYTE) || !jj_work(r, s->n_spans, JJ_ITEM)) return;
     hr_buf_append(&r->out.text, s->p, s->len);
     for (uint32_t i = 0; i < s->n_spans; i++)
         mark_output(&r->out, base + s->spans[i].begin, base + s->spans[i].end, r->capture_at);
@@ -207,9 +208,10 @@ struct jj_val jj_loop_call(struct jj_run *r, struct jj_loop *loop, const struct 
 /* --- macros */
 
 /* Takes the named argument out of `used`; ABSENT when it was not given. */
-static struct jj_val take_kw(const struct jj_args *args, bool *used, const struct jj_str *name) {
-    for (size_t i = 0; i < args->n_kw; i++) {
-        if (used[i] || !jj_str_eq(args->kw_name[i], name)) continue;
+static struct jj_val take_kw(struct jj_run *r, const struct jj_args *args, bool *used,
+                             const struct jj_str *name) {
+    for (size_t i = 0; i < args->n_kw && jj_work(r, 1, JJ_ITEM); i++) {
+        if (used[i] || !jj_str_eq(r, args->kw_name[i], name)) continue;
         used[i] = true;
         return args->kw[i];
     }
@@ -255,7 +257,7 @@ static void bind_macro(struct jj_run *r, struct jj_scope *s, const struct jj_nod
         const struct jj_node *param = m->list2.v[i];
         const struct jj_str *name = r->t->names[param->name];
         own_caller |= param->name == r->t->id_caller;
-        struct jj_val given = i < args->n_pos ? args->pos[i] : take_kw(args, used, name);
+        struct jj_val given = i < args->n_pos ? args->pos[i] : take_kw(r, args, used, name);
         if (given.type != JJ_ABSENT) jj_scope_set(r, s, param->name, given);
         if (given.type == JJ_ABSENT && !param->a)
             jj_scope_set(r, s, param->name, missing_param(r, name));
@@ -263,7 +265,7 @@ static void bind_macro(struct jj_run *r, struct jj_scope *s, const struct jj_nod
             jj_scope_set(r, s, param->name, jj_eval(r, s, param->a));
     }
     if (m->uses_caller && !own_caller) {
-        struct jj_val caller = take_kw(args, used, r->t->names[r->t->id_caller]);
+        struct jj_val caller = take_kw(r, args, used, r->t->names[r->t->id_caller]);
         if (caller.type == JJ_ABSENT || caller.type == JJ_NONE)
             caller = jj_undef_text(r, "No caller defined");
         jj_scope_set(r, s, r->t->id_caller, caller);

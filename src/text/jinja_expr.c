@@ -63,7 +63,7 @@ static struct jj_node *parse_name(struct jj_parser *p, bool with_ns) {
     if (jj_tok_is_name(t, "none") || jj_tok_is_name(t, "None"))
         return constant(p, jj_none(), t->line);
     struct jj_node *n = jj_node(p, JJN_NAME, t->line);
-    n->name = jj_name_id(p->t, t->p, t->len);
+    n->name = jj_parse_name_id(p, t);
     if (with_ns && is_op(p, '.')) {
         p->i++;
         const struct jj_tok *attr = jj_tok(p, 0);

@@ -49,7 +49,7 @@ FILTER(f_title) {
     const struct jj_str *s = jj_soft_str(r, in);
     struct jj_sb sb = {.run = r};
     bool start = true;
-    for (size_t i = 0, n; i < s->len; i += n) {
+    for (size_t i = 0, n; i < s->len && r->st == HR_OK; i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
         jj_sb_case(&sb, s, i, n, c, start ? JJ_TO_UPPER : JJ_TO_LOWER);
         start = jj_is_space(c) || (c < 0x80 && c && strchr("-({[<", (int)c));
@@ -88,7 +88,7 @@ FILTER(f_wordcount) {
     const struct jj_str *s = jj_soft_str(r, in);
     int64_t words = 0;
     bool inside = false;
-    for (size_t i = 0, n; i < s->len; i += n) {
+    for (size_t i = 0, n; i < s->len && jj_work(r, 3, JJ_CLASS); i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
         bool word = jj_is_alpha(c) || jj_is_numeric(c) || jj_is_decimal(c) || c == '_';
         words += word && !inside;
@@ -104,17 +104,17 @@ FILTER(f_truncate) {
         a[2].type == JJ_ABSENT ? jj_cstr(r, "...").s : jj_arg_str(r, a[2], "truncate");
     int64_t length = jj_arg_int(r, a[0], 255);
     int64_t leeway = a[3].type == JJ_NONE ? 5 : jj_arg_int(r, a[3], 5),
-            n_end = (int64_t)jj_str_n_chars(end);
+            n_end = (int64_t)jj_str_n_chars(r, end);
     if (r->st != HR_OK) return jj_undef();
     if (length < n_end)
         return jj_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
     if (leeway < 0) return jj_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
     if ((double)len <= (double)length + (double)leeway) return in;
     if (in.type != JJ_STR) return jj_fail(r, "cannot truncate a %s", jj_type_name(in));
-    size_t cut = jj_str_offset(s, (size_t)(length - n_end));
+    size_t cut = jj_str_offset(r, s, (size_t)(length - n_end));
     if (!jj_truth(a[1])) {
         const struct jj_str space = {.p = " ", .len = 1};
-        size_t blank = jj_str_rfind(s, &space, cut);
+        size_t blank = jj_str_rfind(r, s, &space, cut);
         if (blank != SIZE_MAX) cut = blank;
     }
     return jj_concat(r, jj_substr(r, s, 0, cut).s, end);
@@ -138,7 +138,7 @@ FILTER(f_indent) {
     size_t line = 0, end, next;
     for (bool begun = false; (!begun || line < s->len) && r->st == HR_OK;
          begun = true, line = next) {
-        jj_line_end(s, line, &end, &next);
+        jj_line_end(r, s, line, &end, &next);
         if (begun) jj_sb_put(&sb, "\n", 1);
         if (begun && (blank || end > line)) jj_sb_str(&sb, by);
         jj_sb_sub(&sb, s, line, end);
@@ -152,7 +152,7 @@ FILTER(f_indent) {
 }
 
 static void url_quote(struct jj_sb *sb, const struct jj_str *s, bool plus) {
-    for (size_t i = 0; i < s->len; i++) {
+    for (size_t i = 0; i < s->len && jj_work(sb->run, 1, 2 * JJ_STEP); i++) {
         unsigned char c = (unsigned char)s->p[i];
         bool keep = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                     (c && strchr(plus ? "_.-~" : "_.-~/", c));
@@ -231,7 +231,7 @@ FILTER(f_abs) {
     if (!jj_is_number(in)) return jj_fail(r, "bad operand type for abs(): '%s'", jj_type_name(in));
     if (in.type == JJ_FLOAT) return jj_float(fabs(in.f));
     if (in.type == JJ_BOOL) return jj_int(in.b);
-    return jj_num_compare(in, jj_int(0)) < 0 ? jj_negate(r, in) : in;
+    return jj_num_compare(r, in, jj_int(0)) < 0 ? jj_negate(r, in) : in;
 }
 
 FILTER(f_round) {
@@ -245,7 +245,7 @@ FILTER(f_round) {
     if (a[1].type != JJ_ABSENT && *how == 'c' && how[1] == 'o' &&
         !(a[1].type == JJ_STR && jj_str_is(a[1].s, how)))
         return jj_fail(r, "method must be common, ceil or floor");
-    double f = jj_num_double(in);
+    double f = jj_num_double(r, in);
     if (digits > 300 || digits < -300) return in;
     if (how[1] != 'o' || *how == 'f') {
         double scale = pow(10, (double)digits), v = f * scale;
@@ -257,6 +257,7 @@ FILTER(f_round) {
         return jj_int_of_double(r, rint(f / scale) * scale);
     }
     if (!isfinite(f)) return in;
+    jj_work_float(r, f);
     char text[700]; /* the exact decimal value, rounded half to even as Python's round() */
     if (digits >= 0) {
         snprintf(text, sizeof text, "%.*f", (int)digits, f);
@@ -275,6 +276,7 @@ FILTER(f_filesizeformat) {
         {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
     double base = binary ? 1024 : 1000, unit = base;
     char text[400];
+    jj_work_float(r, v.f);
     if (v.f == 1) return jj_cstr(r, "1 Byte");
     if (v.f < base) {
         snprintf(text, sizeof text, "%.0f Bytes", trunc(v.f));

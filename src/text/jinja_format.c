@@ -34,7 +34,7 @@ static const struct spec plain = {
 /* s, after a sign or prefix of `head` bytes, padded to the width. */
 static void put_field(struct jj_sb *sb, const struct spec *f, const struct jj_str *s, size_t head,
                       char align) {
-    int64_t more = f->width - (int64_t)jj_str_n_chars(s);
+    int64_t more = f->width - (int64_t)jj_str_n_chars(sb->run, s);
     if (f->align) align = f->align;
     int64_t left = align == '>' ? more : align == '^' ? more / 2 : 0;
     if (align == '=') {
@@ -51,7 +51,7 @@ static void put_field(struct jj_sb *sb, const struct spec *f, const struct jj_st
 static void put_text(struct jj_sb *sb, const struct spec *f, const struct jj_str *s) {
     struct jj_val v = {.type = JJ_STR, .s = s};
     if (f->precision >= 0 && (size_t)f->precision < s->len)
-        v = jj_substr(sb->run, s, 0, jj_str_offset(s, (size_t)f->precision));
+        v = jj_substr(sb->run, s, 0, jj_str_offset(sb->run, s, (size_t)f->precision));
     put_field(sb, f, v.s, 0, '<');
 }
 
@@ -126,6 +126,7 @@ static void put_int(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
 static void put_float(struct jj_sb *sb, const struct spec *f, double x) {
     char text[1500], fmt[16], type = f->type ? f->type : 'g';
     bool neg = signbit(x) && !isnan(x);
+    jj_work_float(sb->run, x);
     x = fabs(x);
     if (!isfinite(x)) {
         bool upper = type >= 'A' && type <= 'Z';
@@ -138,7 +139,7 @@ static void put_float(struct jj_sb *sb, const struct spec *f, double x) {
         return;
     }
     if (!f->type && f->precision < 0) {
-        jj_float_repr(x, text);
+        jj_float_repr(sb->run, x, text);
     } else {
         int precision = f->precision < 0
                             ? 6
@@ -204,7 +205,7 @@ static void percent_value(struct jj_sb *sb, struct spec *f, struct jj_val v) {
         put_text(sb, f, repr_of(r, v));
         return;
     case 'c':
-        if (v.type == JJ_STR && jj_str_n_chars(v.s) == 1) {
+        if (v.type == JJ_STR && jj_str_n_chars(r, v.s) == 1) {
             put_field(sb, f, v.s, 0, '<');
         } else {
             put_char(sb, f, v);
@@ -234,7 +235,7 @@ static void percent_value(struct jj_sb *sb, struct spec *f, struct jj_val v) {
             (void)jj_fail(r, "must be real number, not %s", jj_type_name(v));
             return;
         }
-        put_float(sb, f, jj_num_double(v));
+        put_float(sb, f, jj_num_double(r, v));
         return;
     default:
         (void)jj_fail(r, "unsupported format character '%c'", f->type);
@@ -256,6 +257,7 @@ static int64_t percent_number(struct percent *p, const struct jj_str *fmt, size_
 
 /* One conversion; *i is behind the percent sign. */
 static void percent_one(struct percent *p, struct jj_sb *sb, const struct jj_str *fmt, size_t *i) {
+    if (!jj_work(p->r, 2, JJ_STEP)) return;
     struct spec f = plain;
     struct jj_val keyed = {.type = JJ_ABSENT};
     if (*i < fmt->len && fmt->p[*i] == '(') {
@@ -358,8 +360,8 @@ static struct jj_val first_part(struct format *f, const struct jj_str *name) {
         f->next = -1;
         return numbered(f, i);
     }
-    for (size_t k = 0; k < f->args->n_kw; k++)
-        if (jj_str_eq(f->args->kw_name[k], name)) return f->args->kw[k];
+    for (size_t k = 0; k < f->args->n_kw && jj_work(f->r, 1, JJ_ITEM); k++)
+        if (jj_str_eq(f->r, f->args->kw_name[k], name)) return f->args->kw[k];
     return jj_fail(f->r, "format: there is no argument '%.*s'",
                    (int)(name->len < 100 ? name->len : 100), name->p);
 }
@@ -437,7 +439,7 @@ static void put_formatted(struct jj_sb *sb, const struct spec *f, struct jj_val 
     } else if (number && f->type == 'c') {
         put_char(sb, f, v);
     } else if (v.type == JJ_FLOAT || (number && f->type && strchr("eEfFgG%", f->type))) {
-        put_float(sb, f, jj_num_double(v));
+        put_float(sb, f, jj_num_double(r, v));
     } else if (number) {
         put_int(sb, f, v);
     } else {
@@ -450,6 +452,7 @@ static struct jj_val format_with(struct format *f, const struct jj_str *s);
 /* "{field!r:spec}" between braces; a spec may hold fields of its own, one level deep. */
 static void format_field(struct format *f, struct jj_sb *sb, const struct jj_str *s) {
     struct jj_run *r = f->r;
+    if (!jj_work(r, 4 * JJ_STEP + s->len, JJ_BYTE)) return;
     size_t name = 0;
     while (name < s->len && s->p[name] != '!' && s->p[name] != ':') {
         if (s->p[name] == '[')

@@ -114,11 +114,12 @@ GLOBAL(f_strftime_now) {
     tm.tm_wday = day.tm_wday;
     tm.tm_yday = day.tm_yday;
     struct jj_sb sb = {.run = r};
-    for (size_t i = 0; i < fmt->len; i++) {
+    for (size_t i = 0; i < fmt->len && r->st == HR_OK; i++) {
         if (fmt->p[i] != '%' || i + 1 == fmt->len) {
             jj_sb_sub(&sb, fmt, i, i + 1);
             continue;
         }
+        (void)jj_work(r, 4, JJ_STEP);
         char text[128], one[4] = {'%', 0, 0, 0};
         size_t n = 1;
         i++;

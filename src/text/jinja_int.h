@@ -15,7 +15,12 @@
  * nothing, and the stack unwinds by itself. So a function returns a value and not a status, and
  * only loops ask run->st. The same holds for memory: an allocation always succeeds and, past the
  * limit, fails the run; what can amplify (repeat, pad, join) goes through a builder, which stops
- * growing, or asks jj_room first. */
+ * growing, or asks jj_room first.
+ *
+ * Time: a node costs a step, and what a node does to a value costs in proportion: whatever walks
+ * bytes, characters, elements, names or digits pays for them with jj_work, before it walks where
+ * the length is known, so that no operation runs long on what it was not charged for. What each
+ * call of jj_alloc or of a builder takes is bounded by the memory limit as well. */
 #ifndef HR_TEXT_JINJA_INT_H
 #define HR_TEXT_JINJA_INT_H
 
@@ -39,7 +44,7 @@ struct jj_run {
     struct hr_rendered out; /* everything written; captures take their part off its end */
     struct jj_tail tails[JJ_TAILS];
     size_t next_tail;
-    size_t steps;
+    uint64_t work; /* units spent; JJ_STEP of them are a step */
     int depth;
     int line; /* of the node that is evaluated, for messages */
     struct jj_scope *top;
@@ -55,8 +60,22 @@ struct jj_val jj_fail_undef(struct jj_run *r, struct jj_val undef);
 void *jj_alloc(struct jj_run *r, size_t n);
 /* False, and the run has failed, when n more bytes would pass the memory limit. */
 bool jj_room(struct jj_run *r, double n);
-/* Counts one step; false when the run has failed. */
-bool jj_step(struct jj_run *r);
+/* Prices, in units. One is about a nanosecond, so that a step is about what evaluating a node takes
+ * and the limit of steps is a bound on time, whatever a template spends them on. */
+enum {
+    JJ_STEP = 64,
+    JJ_BYTE = 1,   /* copied, compared or counted */
+    JJ_SOUGHT = 4, /* a byte passed by a search: what memmem needs at its worst */
+    JJ_CHAR = 8,   /* a character decoded and looked at */
+    JJ_CLASS = 48, /* a character looked up in the tables of properties or cases */
+    JJ_ITEM = 8,   /* an element, a name or a table's entry passed by */
+    JJ_DIGITS = 8, /* nine digits of a big number, loaded or compared */
+};
+/* Spends n times the price; false when the run has failed, as it does past its limit of steps. */
+bool jj_work(struct jj_run *r, size_t n, unsigned price);
+bool jj_step(struct jj_run *r); /* one step */
+/* For the C library's work on a number of this size: printing, reading or dividing it. */
+void jj_work_float(struct jj_run *r, double f);
 bool jj_enter(struct jj_run *r); /* one level deeper; false (and nothing to leave) at the limit */
 void jj_leave(struct jj_run *r);
 
@@ -140,13 +159,14 @@ struct jj_val jj_negate(struct jj_run *r, struct jj_val a);
 struct jj_val jj_int_literal(struct jj_arena *a, const char *p, size_t len,
                              int base); /* ABSENT: too long */
 struct jj_val jj_float_literal(const char *p);
-int jj_num_compare(struct jj_val a, struct jj_val b); /* numbers only; 2 with NaN */
-bool jj_is_number(struct jj_val v);                   /* bool counts, as in Python */
-double jj_num_double(struct jj_val v);
+/* numbers only; 2 with NaN */
+int jj_num_compare(struct jj_run *r, struct jj_val a, struct jj_val b);
+bool jj_is_number(struct jj_val v); /* bool counts, as in Python */
+double jj_num_double(struct jj_run *r, struct jj_val v);
 /* Integer argument (bool too); fails with the type's name otherwise. */
 int64_t jj_arg_int(struct jj_run *r, struct jj_val v, int64_t absent);
 #define JJ_NUM_TEXT 40
-void jj_float_repr(double f, char out[JJ_NUM_TEXT]);
+void jj_float_repr(struct jj_run *r, double f, char out[JJ_NUM_TEXT]);
 void jj_write_int(struct jj_sb *sb, struct jj_val v); /* INT, BIG, BOOL as a number */
 struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok); /* int(v) */
 struct jj_val jj_to_float(struct jj_run *r, struct jj_val v, bool *ok);         /* float(v) */

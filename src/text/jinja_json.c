@@ -119,12 +119,14 @@ struct json_out {
 
 static void out_string(struct json_out *o, const struct jj_str *s) {
     static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
+    struct jj_run *r = o->sb->run;
     jj_sb_put(o->sb, "\"", 1);
     size_t done = 0, n;
-    for (size_t i = 0; i < s->len; i += n) {
+    for (size_t i = 0; i < s->len && jj_work(r, 1, JJ_CHAR); i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
         bool escape = c < 0x20 || c == '"' || c == '\\' || (o->ascii && c > 0x7e && c != 0x7f);
         if (!escape) continue;
+        (void)jj_step(r);
         char text[16];
         const char *hit = c && c < 0x80 ? strchr(from, (int)c) : NULL;
         if (hit) {
@@ -149,7 +151,7 @@ static void out_number(struct json_out *o, struct jj_val v) {
         jj_write_int(o->sb, v);
         return;
     }
-    jj_float_repr(v.f, text);
+    jj_float_repr(o->sb->run, v.f, text);
     const char *as = strcmp(text, "nan") == 0    ? "NaN"
                      : strcmp(text, "inf") == 0  ? "Infinity"
                      : strcmp(text, "-inf") == 0 ? "-Infinity"

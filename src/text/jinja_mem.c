@@ -6,6 +6,7 @@
  * A block is never moved or freed before its arena ends, so a pointer into it stays good. A request
  * that does not fit gets a new block of at least twice its size, so that the text under
  * construction can usually grow in place (jj_arena_extend). */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,11 +108,22 @@ bool jj_room(struct jj_run *r, double n) {
     return r->st == HR_OK;
 }
 
-bool jj_step(struct jj_run *r) {
+bool jj_work(struct jj_run *r, size_t n, unsigned price) {
     if (r->st != HR_OK) return false;
-    if (++r->steps > r->lim.steps_max)
+    r->work += (uint64_t)n * price; /* n is a size in memory, so this cannot wrap */
+    if (r->work / JJ_STEP > r->lim.steps_max)
         (void)jj_fail_limit(r, "the template takes more than %zu steps", r->lim.steps_max);
     return r->st == HR_OK;
+}
+
+bool jj_step(struct jj_run *r) {
+    return jj_work(r, 1, JJ_STEP);
+}
+
+void jj_work_float(struct jj_run *r, double f) {
+    int exponent = 0;
+    (void)frexp(f, &exponent);
+    (void)jj_work(r, 8 * JJ_STEP + 10 * (size_t)abs(exponent), 1);
 }
 
 bool jj_enter(struct jj_run *r) {

@@ -19,15 +19,15 @@ static const struct jj_str *opt_str(struct jj_run *r, struct jj_val v, const cha
  * behind the end. */
 static bool window(struct jj_run *r, const struct jj_str *s, struct jj_val start, struct jj_val end,
                    size_t *from, size_t *to) {
-    int64_t n = (int64_t)jj_str_n_chars(s);
+    int64_t n = (int64_t)jj_str_n_chars(r, s);
     int64_t b = start.type == JJ_NONE ? 0 : jj_arg_int(r, start, 0);
     int64_t e = end.type == JJ_NONE ? n : jj_arg_int(r, end, n);
     if (b < 0) b = b + n < 0 ? 0 : b + n;
     if (e < 0) e = e + n < 0 ? 0 : e + n;
     if (e > n) e = n;
-    if (b > e) return false;
-    *from = jj_str_offset(s, (size_t)b);
-    *to = jj_str_offset(s, (size_t)e);
+    if (b > e || r->st != HR_OK) return false;
+    *from = jj_str_offset(r, s, (size_t)b);
+    *to = jj_str_offset(r, s, (size_t)e);
     return true;
 }
 
@@ -52,7 +52,7 @@ METHOD(m_rsplit) {
 METHOD(m_splitlines) {
     struct jj_vec out = {0};
     for (size_t i = 0, end, next; i < self.s->len && r->st == HR_OK; i = next) {
-        jj_line_end(self.s, i, &end, &next);
+        jj_line_end(r, self.s, i, &end, &next);
         jj_vec_push(r, &out, jj_substr(r, self.s, i, jj_truth(a[0]) ? next : end));
     }
     return jj_vec_list(r, &out);
@@ -62,7 +62,7 @@ static struct jj_val partition(struct jj_run *r, const struct jj_str *s, const s
                                bool last) {
     if (r->st != HR_OK) return jj_undef();
     if (sep->len == 0) return jj_fail(r, "empty separator");
-    size_t at = last ? jj_str_rfind(s, sep, s->len) : jj_str_find(s, sep, 0);
+    size_t at = last ? jj_str_rfind(r, s, sep, s->len) : jj_str_find(r, s, sep, 0);
     struct jj_seq *t = jj_seq(r, 3);
     bool hit = at != SIZE_MAX;
     if (!hit) at = last ? 0 : s->len;
@@ -98,23 +98,27 @@ METHOD(m_replace) {
     return r->st == HR_OK ? jj_replace(r, self.s, from, to, jj_arg_int(r, a[2], -1)) : jj_undef();
 }
 
+static bool same_bytes(struct jj_run *r, const char *at, const struct jj_str *x) {
+    return jj_work(r, x->len + JJ_ITEM, JJ_BYTE) && memcmp(at, x->p, x->len) == 0;
+}
+
 METHOD(m_removeprefix) {
     const struct jj_str *p = jj_arg_str(r, a[0], "removeprefix"), *s = self.s;
-    bool has = p->len <= s->len && memcmp(s->p, p->p, p->len) == 0;
+    bool has = p->len <= s->len && same_bytes(r, s->p, p);
     return has ? jj_substr(r, s, p->len, s->len) : self;
 }
 METHOD(m_removesuffix) {
     const struct jj_str *p = jj_arg_str(r, a[0], "removesuffix"), *s = self.s;
-    bool has = p->len && p->len <= s->len && memcmp(s->p + s->len - p->len, p->p, p->len) == 0;
+    bool has = p->len && p->len <= s->len && same_bytes(r, s->p + s->len - p->len, p);
     return has ? jj_substr(r, s, 0, s->len - p->len) : self;
 }
 
 /* --- looking */
 
-static bool affix(const struct jj_str *s, size_t from, size_t to, const struct jj_str *x,
-                  bool at_end) {
+static bool affix(struct jj_run *r, const struct jj_str *s, size_t from, size_t to,
+                  const struct jj_str *x, bool at_end) {
     if (x->len > to - from) return false;
-    return memcmp(at_end ? s->p + to - x->len : s->p + from, x->p, x->len) == 0;
+    return same_bytes(r, at_end ? s->p + to - x->len : s->p + from, x);
 }
 
 static struct jj_val with_affix(struct jj_run *r, const struct jj_str *s, const struct jj_val *a,
@@ -123,10 +127,10 @@ static struct jj_val with_affix(struct jj_run *r, const struct jj_str *s, const 
     if (!window(r, s, a[1], a[2], &from, &to)) return jj_bool(false);
     if (a[0].type != JJ_TUPLE) {
         const struct jj_str *x = jj_arg_str(r, a[0], at_end ? "endswith" : "startswith");
-        return jj_bool(affix(s, from, to, x, at_end));
+        return jj_bool(affix(r, s, from, to, x, at_end));
     }
-    for (size_t i = 0; i < a[0].seq->n; i++)
-        if (affix(s, from, to, jj_arg_str(r, a[0].seq->v[i], "startswith"), at_end))
+    for (size_t i = 0; i < a[0].seq->n && jj_work(r, 1, JJ_ITEM); i++)
+        if (affix(r, s, from, to, jj_arg_str(r, a[0].seq->v[i], "startswith"), at_end))
             return jj_bool(true);
     return jj_bool(false);
 }
@@ -142,10 +146,10 @@ static int64_t position(struct jj_run *r, const struct jj_str *s, const struct j
     const struct jj_str *sub = jj_arg_str(r, a[0], "find");
     size_t from, to;
     if (!window(r, s, a[1], a[2], &from, &to)) return -1;
-    size_t at = last ? jj_str_rfind(s, sub, to) : jj_str_find(s, sub, from);
+    size_t at = last ? jj_str_rfind(r, s, sub, to) : jj_str_find(r, s, sub, from);
     if (at == SIZE_MAX || at < from || at + sub->len > to) return -1;
     const struct jj_str head = {.p = s->p, .len = at};
-    return (int64_t)jj_str_n_chars(&head);
+    return (int64_t)jj_str_n_chars(r, &head);
 }
 METHOD(m_find) {
     return jj_int(position(r, self.s, a, false));
@@ -168,17 +172,17 @@ METHOD(m_count) {
     size_t from, to;
     if (!window(r, self.s, a[1], a[2], &from, &to)) return jj_int(0);
     struct jj_str part = {.p = self.s->p + from, .len = to - from};
-    if (sub->len == 0) return jj_int((int64_t)jj_str_n_chars(&part) + 1);
+    if (sub->len == 0) return jj_int((int64_t)jj_str_n_chars(r, &part) + 1);
     int64_t n = 0;
-    for (size_t at = jj_str_find(&part, sub, 0); at != SIZE_MAX;
-         at = jj_str_find(&part, sub, at + sub->len))
+    for (size_t at = jj_str_find(r, &part, sub, 0); at != SIZE_MAX;
+         at = jj_str_find(r, &part, sub, at + sub->len))
         n++;
     return jj_int(n);
 }
 
 /* All characters have the property, and there is one. */
-static struct jj_val all(const struct jj_str *s, bool (*is)(uint32_t)) {
-    for (size_t i = 0, n; i < s->len; i += n)
+static struct jj_val all(struct jj_run *r, const struct jj_str *s, bool (*is)(uint32_t)) {
+    for (size_t i = 0, n; i < s->len && jj_work(r, 1, JJ_CLASS); i += n)
         if (!is(jj_decode(s->p + i, s->p + s->len, &n))) return jj_bool(false);
     return jj_bool(s->len > 0);
 }
@@ -186,33 +190,33 @@ static bool is_alnum(uint32_t c) {
     return jj_is_alpha(c) || jj_is_decimal(c) || jj_is_digit(c) || jj_is_numeric(c);
 }
 METHOD(m_isalpha) {
-    return all(self.s, jj_is_alpha);
+    return all(r, self.s, jj_is_alpha);
 }
 METHOD(m_isalnum) {
-    return all(self.s, is_alnum);
+    return all(r, self.s, is_alnum);
 }
 METHOD(m_isdigit) {
-    return all(self.s, jj_is_digit);
+    return all(r, self.s, jj_is_digit);
 }
 METHOD(m_isdecimal) {
-    return all(self.s, jj_is_decimal);
+    return all(r, self.s, jj_is_decimal);
 }
 METHOD(m_isnumeric) {
-    return all(self.s, jj_is_numeric);
+    return all(r, self.s, jj_is_numeric);
 }
 METHOD(m_isspace) {
-    return all(self.s, jj_is_space);
+    return all(r, self.s, jj_is_space);
 }
 METHOD(m_isprintable) {
-    return jj_bool(self.s->len == 0 || all(self.s, jj_is_printable).b);
+    return jj_bool(self.s->len == 0 || all(r, self.s, jj_is_printable).b);
 }
 METHOD(m_isascii) {
-    return jj_bool(jj_str_n_chars(self.s) == self.s->len);
+    return jj_bool(jj_str_n_chars(r, self.s) == self.s->len);
 }
 
-static struct jj_val one_case(const struct jj_str *s, bool (*is)(uint32_t)) {
+static struct jj_val one_case(struct jj_run *r, const struct jj_str *s, bool (*is)(uint32_t)) {
     bool any = false;
-    for (size_t i = 0, n; i < s->len; i += n) {
+    for (size_t i = 0, n; i < s->len && jj_work(r, 1, JJ_CLASS); i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
         if (is(c)) {
             any = true;
@@ -223,10 +227,10 @@ static struct jj_val one_case(const struct jj_str *s, bool (*is)(uint32_t)) {
     return jj_bool(any);
 }
 METHOD(m_isupper) {
-    return one_case(self.s, jj_is_upper);
+    return one_case(r, self.s, jj_is_upper);
 }
 METHOD(m_islower) {
-    return one_case(self.s, jj_is_lower);
+    return one_case(r, self.s, jj_is_lower);
 }
 
 /* --- case and padding */
@@ -247,7 +251,7 @@ METHOD(m_capitalize) {
 METHOD(m_title) {
     struct jj_sb sb = {.run = r};
     bool cased = false;
-    for (size_t i = 0, n; i < self.s->len; i += n) {
+    for (size_t i = 0, n; i < self.s->len && r->st == HR_OK; i += n) {
         uint32_t c = jj_decode(self.s->p + i, self.s->p + self.s->len, &n);
         jj_sb_case(&sb, self.s, i, n, c, cased ? JJ_TO_LOWER : JJ_TO_TITLE);
         cased = jj_is_cased(c);
@@ -256,7 +260,7 @@ METHOD(m_title) {
 }
 METHOD(m_swapcase) {
     struct jj_sb sb = {.run = r};
-    for (size_t i = 0, n; i < self.s->len; i += n) {
+    for (size_t i = 0, n; i < self.s->len && r->st == HR_OK; i += n) {
         uint32_t c = jj_decode(self.s->p + i, self.s->p + self.s->len, &n);
         jj_sb_case(&sb, self.s, i, n, c, jj_is_upper(c) ? JJ_TO_LOWER : JJ_TO_UPPER);
     }
@@ -266,7 +270,7 @@ METHOD(m_swapcase) {
 static struct jj_val pad(struct jj_run *r, struct jj_val self, const struct jj_val *a,
                          enum jj_pad how) {
     const struct jj_str *fill = opt_str(r, a[1], "padding");
-    if (fill && jj_str_n_chars(fill) != 1)
+    if (fill && jj_str_n_chars(r, fill) != 1)
         return jj_fail(r, "The fill character must be exactly one character long");
     return jj_str_pad(r, self.s, jj_arg_int(r, a[0], 0), fill ? fill->p : " ", fill ? fill->len : 1,
                       how);

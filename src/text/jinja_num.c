@@ -116,9 +116,10 @@ static struct jj_val big_op(struct jj_run *r, enum jj_op op, struct jj_val x, st
     struct big a, b, m;
     load(&a, x);
     load(&b, y);
+    if (!jj_work(r, a.n + b.n + 50, JJ_DIGITS)) return jj_undef();
     struct jj_val v = {.type = JJ_ABSENT};
     if (op == JJ_MUL) {
-        if (mul_mag(&m, &a, &b)) v = store(&r->cells, &m);
+        if (jj_work(r, (size_t)a.n * b.n, 4) && mul_mag(&m, &a, &b)) v = store(&r->cells, &m);
     } else {
         if (op == JJ_SUB && b.n) b.neg = !b.neg;
         big_add(&a, &b);
@@ -182,7 +183,7 @@ void jj_write_int(struct jj_sb *sb, struct jj_val v) {
     }
     snprintf(text, sizeof text, "%s%u", v.big->neg ? "-" : "", v.big->d[v.big->n - 1]);
     jj_sb_puts(sb, text);
-    for (uint32_t i = v.big->n - 1; i-- > 0;) {
+    for (uint32_t i = v.big->n - 1; i-- > 0 && jj_step(sb->run);) {
         snprintf(text, sizeof text, "%09u", v.big->d[i]);
         jj_sb_puts(sb, text);
     }
@@ -190,7 +191,7 @@ void jj_write_int(struct jj_sb *sb, struct jj_val v) {
 
 /* repr(float): the shortest digits that read back, in Python's layout (an exponent below 1e-4 and
  * from 1e16 on, at least two digits of it, ".0" when there is neither point nor exponent). */
-void jj_float_repr(double f, char out[JJ_NUM_TEXT]) {
+void jj_float_repr(struct jj_run *r, double f, char out[JJ_NUM_TEXT]) {
     if (isnan(f) || isinf(f)) {
         snprintf(out, JJ_NUM_TEXT, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
@@ -200,6 +201,7 @@ void jj_float_repr(double f, char out[JJ_NUM_TEXT]) {
     do snprintf(e, sizeof e, "%.*e", precision, f);
     while (strtod(e, NULL) != f && ++precision < 17);
     int exponent = atoi(strchr(e, 'e') + 1);
+    (void)jj_work(r, (size_t)precision + 1, 3 * JJ_STEP + 2 * (unsigned)abs(exponent));
     if (exponent >= -4 && exponent < 16) {
         int decimals = precision > exponent ? precision - exponent : 0;
         snprintf(out, JJ_NUM_TEXT, "%.*f", decimals ? decimals : 1, f);
@@ -218,9 +220,10 @@ static bool is_int(struct jj_val v) {
     return v.type == JJ_BOOL || v.type == JJ_INT || v.type == JJ_BIG;
 }
 
-double jj_num_double(struct jj_val v) {
+double jj_num_double(struct jj_run *r, struct jj_val v) {
     if (v.type == JJ_FLOAT) return v.f;
     if (v.type != JJ_BIG) return v.type == JJ_BOOL ? v.b : (double)v.i;
+    if (!jj_work(r, v.big->n, 2 * JJ_STEP)) return 0;
     /* Through the text, so that it is rounded once. */
     char text[LIMBS_MAX * 9 + 16];
     int n = snprintf(text, sizeof text, "%s%u", v.big->neg ? "-" : "", v.big->d[v.big->n - 1]);
@@ -233,19 +236,20 @@ static int64_t small(struct jj_val v) {
     return v.type == JJ_BOOL ? v.b : v.i;
 }
 
-int jj_num_compare(struct jj_val a, struct jj_val b) {
+int jj_num_compare(struct jj_run *r, struct jj_val a, struct jj_val b) {
     if (is_int(a) && is_int(b)) {
         if (a.type != JJ_BIG && b.type != JJ_BIG)
             return small(a) < small(b) ? -1 : small(a) > small(b);
         struct big x, y;
         load(&x, a);
         load(&y, b);
+        (void)jj_work(r, x.n + y.n, JJ_DIGITS);
         if (x.neg != y.neg) return x.neg ? -1 : 1;
         int c = cmp_mag(&x, &y);
         return x.neg ? -c : c;
     }
     /* A float against an int64: exact, because 2^53 + 1 must not equal 2^53. */
-    double x = jj_num_double(a), y = jj_num_double(b);
+    double x = jj_num_double(r, a), y = jj_num_double(r, b);
     if (isnan(x) || isnan(y)) return 2;
     if (x != y || a.type == b.type) return x < y ? -1 : x > y;
     struct jj_val i = is_int(a) ? a : b;
@@ -332,6 +336,8 @@ static struct jj_val float_op(struct jj_run *r, enum jj_op op, double x, double 
                           : op == JJ_MOD ? "float modulo"
                                          : "float floor division by zero");
     if (op == JJ_DIV) return jj_float(x / y);
+    jj_work_float(r, x); /* fmod goes through the difference of the exponents bit by bit */
+    jj_work_float(r, y);
     double m = fmod(x, y);
     if (m != 0 && (m < 0) != (y < 0)) m += y;
     if (m == 0) m = copysign(0, y);
@@ -388,7 +394,7 @@ struct jj_val jj_binary(struct jj_run *r, enum jj_op op, struct jj_val a, struct
     if (b.type == JJ_UNDEF) return jj_fail_undef(r, b);
     if (is_int(a) && is_int(b)) return int_op(r, op, a, b);
     if (jj_is_number(a) && jj_is_number(b))
-        return float_op(r, op, jj_num_double(a), jj_num_double(b));
+        return float_op(r, op, jj_num_double(r, a), jj_num_double(r, b));
     bool a_seq = a.type == JJ_STR || a.type == JJ_LIST || a.type == JJ_TUPLE;
     bool b_seq = b.type == JJ_STR || b.type == JJ_LIST || b.type == JJ_TUPLE;
     if (op == JJ_MUL && a_seq && is_int(b)) return repeat(r, a, b);
@@ -411,14 +417,16 @@ struct jj_val jj_int_of_double(struct jj_run *r, double f) {
     f = trunc(f);
     if (fabs(f) < 9.2e18) return jj_int((int64_t)f);
     char text[400];
+    jj_work_float(r, f);
     int n = snprintf(text, sizeof text, "%.0f", f);
     return jj_int_literal(&r->cells, text, (size_t)n, 10);
 }
 
 /* The text without blanks around it and single underscores between digits; NULL when it is too long
  * for a number or an underscore stands elsewhere. */
-static bool number_text(struct jj_val v, char out[512], size_t *n) {
+static bool number_text(struct jj_run *r, struct jj_val v, char out[512], size_t *n) {
     size_t from = 0, to = v.s->len;
+    if (!jj_work(r, to, JJ_CHAR)) return false;
     while (from < to && (unsigned char)v.s->p[from] < 0x80 &&
            jj_is_space((unsigned char)v.s->p[from]))
         from++;
@@ -444,7 +452,7 @@ struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok) {
     if (v.type == JJ_FLOAT && isfinite(v.f)) return jj_int_of_double(r, v.f);
     char text[512];
     size_t n;
-    if (v.type == JJ_STR && number_text(v, text, &n)) {
+    if (v.type == JJ_STR && number_text(r, v, text, &n)) {
         const char *p = text + (text[0] == '-' || text[0] == '+');
         if (p[0] == '0' && p[1] &&
             ((p[1] | 32) == 'x' || (p[1] | 32) == 'o' || (p[1] | 32) == 'b')) {
@@ -461,7 +469,8 @@ struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok) {
                                                            : 99;
             good = c < base;
         }
-        if (good) {
+        /* A digit in another base multiplies a working copy. */
+        if (good && jj_work(r, strlen(p), base == 10 ? JJ_CHAR : 8 * JJ_STEP)) {
             struct jj_val i = jj_int_literal(&r->cells, p, strlen(p), base);
             if (i.type != JJ_ABSENT) return text[0] == '-' ? jj_negate(r, i) : i;
         }
@@ -473,12 +482,13 @@ struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok) {
 struct jj_val jj_to_float(struct jj_run *r, struct jj_val v, bool *ok) {
     *ok = true;
     if (v.type == JJ_UNDEF) return jj_fail_undef(r, v);
-    if (jj_is_number(v)) return jj_float(jj_num_double(v));
+    if (jj_is_number(v)) return jj_float(jj_num_double(r, v));
     char text[512];
     size_t n;
-    if (v.type == JJ_STR && number_text(v, text, &n) && strlen(text) == n &&
+    if (v.type == JJ_STR && number_text(r, v, text, &n) && strlen(text) == n &&
         !strpbrk(text, "xXpP(")) {
         char *end;
+        (void)jj_work(r, 8, JJ_STEP);
         double f = strtod(text, &end);
         if (*end == 0 && end != text) return jj_float(f);
     }

@@ -34,7 +34,7 @@ void jj_nodes_push(struct jj_parser *p, struct jj_nodes *l, struct jj_node *n) {
     l->v[l->n++] = n;
 }
 
-uint32_t jj_name_id(struct hr_template *t, const char *s, size_t len) {
+static uint32_t name_id(struct hr_template *t, const char *s, size_t len) {
     for (size_t i = 0; i < t->n_names; i++)
         if (t->names[i]->len == len && memcmp(t->names[i]->p, s, len) == 0) return (uint32_t)i;
     if (t->n_names == t->cap_names) {
@@ -49,6 +49,15 @@ uint32_t jj_name_id(struct hr_template *t, const char *s, size_t len) {
     name->len = len;
     t->names[t->n_names] = name;
     return (uint32_t)t->n_names++;
+}
+
+/* Names are looked up one by one, here and in scopes; templates of models have some fifty. */
+#define NAMES_MAX 1000
+
+uint32_t jj_parse_name_id(struct jj_parser *p, const struct jj_tok *at) {
+    if (p->t->n_names > NAMES_MAX)
+        jj_parse_fail(p, at, "the template has more than %d different names", NAMES_MAX);
+    return p->st == HR_OK ? name_id(p->t, at->p, at->len) : 0;
 }
 
 const struct jj_tok *jj_tok(const struct jj_parser *p, size_t ahead) {
@@ -178,7 +187,7 @@ static struct jj_node *parse_name_target(struct jj_parser *p) {
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (jj_tok_is_name(t, fixed[i])) jj_parse_fail(p, t, "can't assign to 'name'");
     p->i++;
-    n->name = jj_name_id(p->t, t->p, t->len);
+    n->name = jj_parse_name_id(p, t);
     return n;
 }
 
@@ -459,10 +468,10 @@ enum hr_status jj_parse(struct hr_template *t, const char *source, size_t len, s
     struct jj_parser p = {.t = t, .err = err};
     enum hr_status st = jj_lex(&t->arena, source, len, &p.toks, err);
     if (st != HR_OK) return st;
-    t->id_loop = jj_name_id(t, "loop", 4);
-    t->id_caller = jj_name_id(t, "caller", 6);
-    t->id_kwargs = jj_name_id(t, "kwargs", 6);
-    t->id_varargs = jj_name_id(t, "varargs", 7);
+    t->id_loop = name_id(t, "loop", 4);
+    t->id_caller = name_id(t, "caller", 6);
+    t->id_kwargs = name_id(t, "kwargs", 6);
+    t->id_varargs = name_id(t, "varargs", 7);
     parse_body(&p, &t->body, NULL);
     jj_tokens_finish(&p.toks);
     free(p.macros);

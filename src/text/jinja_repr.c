@@ -8,11 +8,13 @@
 #include "text/jinja_int.h"
 
 static void repr_str(struct jj_sb *sb, const struct jj_str *s, bool is_bytes) {
+    struct jj_run *r = sb->run;
+    if (!jj_work(r, 2 * s->len, JJ_BYTE)) return;
     bool single = memchr(s->p, '\'', s->len) != NULL, dbl = memchr(s->p, '"', s->len) != NULL;
     char quote = single && !dbl ? '"' : '\'';
     jj_sb_put(sb, &quote, 1);
     size_t done = 0, n;
-    for (size_t i = 0; i < s->len; i += n) {
+    for (size_t i = 0; i < s->len && jj_work(r, 1, s->p[i] < 0 ? JJ_CLASS : JJ_CHAR); i += n) {
         uint32_t c =
             is_bytes ? (n = 1, (unsigned char)s->p[i]) : jj_decode(s->p + i, s->p + s->len, &n);
         char text[16];
@@ -111,7 +113,7 @@ static void write_value(struct jj_sb *sb, struct jj_val v) {
         jj_write_int(sb, v);
         break;
     case JJ_FLOAT:
-        jj_float_repr(v.f, text);
+        jj_float_repr(sb->run, v.f, text);
         jj_sb_puts(sb, text);
         break;
     case JJ_STR:

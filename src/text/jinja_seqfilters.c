@@ -175,7 +175,7 @@ FILTER(f_dictsort) { /* case_sensitive, by, reverse */
     size_t n;
     const struct jj_val *items = jj_items(r, (struct jj_val){.type = JJ_VIEW, .view = &view}, &n);
     struct jj_seq *keys = jj_seq(r, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && r->st == HR_OK; i++)
         keys->v[i] = fold(r, by_value ? in.dict->v[i] : in.dict->k[i], jj_truth(a[0]));
     return in_order(r, items, keys->v, n, jj_truth(a[2]));
 }

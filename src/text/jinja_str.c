@@ -13,7 +13,7 @@
 
 static bool grow(struct jj_sb *sb, size_t n) {
     struct jj_run *r = sb->run;
-    if (r->st != HR_OK) return false;
+    if (!jj_work(r, n + JJ_ITEM, JJ_BYTE)) return false;
     if (sb->cap - sb->len >= n) return true;
     if (!jj_room(r, (double)n)) return false;
     size_t more = n > sb->cap ? n : sb->cap;
@@ -22,6 +22,7 @@ static bool grow(struct jj_sb *sb, size_t n) {
         return true;
     }
     char *p = jj_arena_bytes(&r->bytes, sb->len + n + more);
+    if (!jj_work(r, sb->len, JJ_BYTE)) return false;
     if (sb->len) memcpy(p, sb->p, sb->len);
     sb->p = p;
     sb->cap = sb->len + n + more;
@@ -29,7 +30,7 @@ static bool grow(struct jj_sb *sb, size_t n) {
 }
 
 static void mark(struct jj_sb *sb, size_t begin, size_t end) {
-    if (begin >= end) return;
+    if (begin >= end || !jj_work(sb->run, 1, JJ_ITEM)) return;
     if (sb->n_spans && sb->spans[sb->n_spans - 1].end == begin) {
         sb->spans[sb->n_spans - 1].end = end;
         return;
@@ -56,7 +57,7 @@ void jj_sb_puts(struct jj_sb *sb, const char *s) {
 
 void jj_sb_fill(struct jj_sb *sb, const char *p, size_t n, int64_t times) {
     if (times <= 0 || n == 0 || !jj_room(sb->run, (double)times * (double)n)) return;
-    for (int64_t i = 0; i < times; i++) jj_sb_put(sb, p, n);
+    for (int64_t i = 0; i < times && sb->run->st == HR_OK; i++) jj_sb_put(sb, p, n);
 }
 
 /* The first span that ends behind `at`. */
@@ -138,7 +139,8 @@ struct jj_val jj_concat(struct jj_run *r, const struct jj_str *a, const struct j
         sb.p = tail->end - a->len;
         sb.len = a->len;
         sb.cap = a->len + tail->room;
-        for (uint32_t i = 0; i < a->n_spans; i++) mark(&sb, a->spans[i].begin, a->spans[i].end);
+        for (uint32_t i = 0; i < a->n_spans && r->st == HR_OK; i++)
+            mark(&sb, a->spans[i].begin, a->spans[i].end);
     } else {
         if (!reserve(&sb, a->len + b->len, a->len < TAIL_FROM ? 0 : a->len)) return jj_undef();
         jj_sb_str(&sb, a);
@@ -187,7 +189,7 @@ struct jj_val jj_substr(struct jj_run *r, const struct jj_str *s, size_t from, s
     sub->safe = s->safe;
     uint32_t first = span_at(s, from), end = first;
     while (end < s->n_spans && s->spans[end].begin < to) end++;
-    if (end == first || from == to) return str_val(sub);
+    if (end == first || from == to || !jj_work(r, end - first, JJ_ITEM)) return str_val(sub);
     struct hr_span *v = end - first == 1 ? &sub->one : jj_alloc(r, (end - first) * sizeof *v);
     for (uint32_t i = first; i < end; i++) {
         v[i - first].begin = s->spans[i].begin > from ? s->spans[i].begin - from : 0;
@@ -198,22 +200,24 @@ struct jj_val jj_substr(struct jj_run *r, const struct jj_str *s, size_t from, s
     return str_val(sub);
 }
 
-bool jj_str_eq(const struct jj_str *a, const struct jj_str *b) {
-    return a->len == b->len && memcmp(a->p, b->p, a->len) == 0;
+bool jj_str_eq(struct jj_run *r, const struct jj_str *a, const struct jj_str *b) {
+    return a->len == b->len && jj_work(r, a->len, JJ_BYTE) && memcmp(a->p, b->p, a->len) == 0;
 }
 
 bool jj_str_is(const struct jj_str *a, const char *s) {
     return a->len == strlen(s) && memcmp(a->p, s, a->len) == 0;
 }
 
-size_t jj_str_n_chars(const struct jj_str *s) {
+size_t jj_str_n_chars(struct jj_run *r, const struct jj_str *s) {
     size_t n = 0;
+    if (!jj_work(r, s->len, JJ_BYTE)) return 0;
     for (size_t i = 0; i < s->len; i++) n += ((unsigned char)s->p[i] & 0xc0) != 0x80;
     return n;
 }
 
-size_t jj_str_offset(const struct jj_str *s, size_t i_char) {
+size_t jj_str_offset(struct jj_run *r, const struct jj_str *s, size_t i_char) {
     size_t i = 0;
+    if (!jj_work(r, i_char < s->len ? i_char : s->len, JJ_BYTE)) return 0;
     for (; i < s->len; i++) {
         if (((unsigned char)s->p[i] & 0xc0) == 0x80) continue;
         if (i_char == 0) return i;
@@ -222,25 +226,31 @@ size_t jj_str_offset(const struct jj_str *s, size_t i_char) {
     return i;
 }
 
-size_t jj_str_find(const struct jj_str *s, const struct jj_str *sub, size_t from) {
-    if (from > s->len || sub->len > s->len - from) return SIZE_MAX;
+/* Paid for when it is known how far the search went: at most the rest of s, once. */
+size_t jj_str_find(struct jj_run *r, const struct jj_str *s, const struct jj_str *sub, size_t from) {
+    if (r->st != HR_OK || from > s->len || sub->len > s->len - from) return SIZE_MAX;
     if (sub->len == 0) return from;
     const char *p = memmem(s->p + from, s->len - from, sub->p, sub->len);
-    return p ? (size_t)(p - s->p) : SIZE_MAX;
+    size_t passed = (p ? (size_t)(p - s->p) + sub->len : s->len) - from;
+    return jj_work(r, passed + 2, JJ_SOUGHT) && p ? (size_t)(p - s->p) : SIZE_MAX;
 }
 
-size_t jj_str_rfind(const struct jj_str *s, const struct jj_str *sub, size_t to) {
+size_t jj_str_rfind(struct jj_run *r, const struct jj_str *s, const struct jj_str *sub, size_t to) {
     if (to > s->len) to = s->len;
     if (sub->len > to) return SIZE_MAX;
-    for (size_t i = to - sub->len + 1; i-- > 0;)
-        if (memcmp(s->p + i, sub->p, sub->len) == 0) return i;
+    if (sub->len == 0) return to;
+    for (size_t i = to - sub->len + 1; i-- > 0 && jj_work(r, 1, JJ_SOUGHT);) {
+        if (s->p[i] != sub->p[0]) continue;
+        if (jj_work(r, sub->len, JJ_BYTE) && memcmp(s->p + i, sub->p, sub->len) == 0) return i;
+    }
     return SIZE_MAX;
 }
 
-static bool strips(const struct jj_str *chars, const char *p, size_t n, uint32_t c) {
-    if (!chars) return jj_is_space(c);
+static bool strips(struct jj_run *r, const struct jj_str *chars, const char *p, size_t n,
+                   uint32_t c) {
+    if (!chars) return jj_work(r, 1, JJ_CHAR) && jj_is_space(c);
     const struct jj_str one = {.p = p, .len = n};
-    return jj_str_find(chars, &one, 0) != SIZE_MAX;
+    return jj_work(r, 1, JJ_CHAR) && jj_str_find(r, chars, &one, 0) != SIZE_MAX;
 }
 
 struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj_str *chars,
@@ -248,14 +258,14 @@ struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj
     size_t from = 0, to = s->len, n;
     while (left && from < to) {
         uint32_t c = jj_decode(s->p + from, s->p + to, &n);
-        if (!strips(chars, s->p + from, n, c)) break;
+        if (!strips(r, chars, s->p + from, n, c)) break;
         from += n;
     }
     while (right && to > from) {
         size_t k = to - 1;
         while (k > from && ((unsigned char)s->p[k] & 0xc0) == 0x80) k--;
         uint32_t c = jj_decode(s->p + k, s->p + to, &n);
-        if (!strips(chars, s->p + k, n, c)) break;
+        if (!strips(r, chars, s->p + k, n, c)) break;
         to = k;
     }
     return jj_substr(r, s, from, to);
@@ -280,14 +290,14 @@ static struct jj_val replace_empty(struct jj_run *r, const struct jj_str *s,
 struct jj_val jj_replace(struct jj_run *r, const struct jj_str *s, const struct jj_str *from,
                          const struct jj_str *to, int64_t count) {
     if (from->len == 0) return replace_empty(r, s, to, count);
-    size_t hit = jj_str_find(s, from, 0), done = 0;
+    size_t hit = jj_str_find(r, s, from, 0), done = 0;
     if (hit == SIZE_MAX || count == 0) return str_val(s);
     struct jj_sb sb = {.run = r};
     for (; hit != SIZE_MAX && count != 0 && r->st == HR_OK; count--) {
         jj_sb_sub(&sb, s, done, hit);
         jj_sb_str(&sb, to);
         done = hit + from->len;
-        hit = jj_str_find(s, from, done);
+        hit = jj_str_find(r, s, from, done);
     }
     jj_sb_sub(&sb, s, done, s->len);
     return jj_sb_val(&sb);
@@ -299,7 +309,7 @@ struct jj_val jj_escape(struct jj_run *r, const struct jj_str *s) {
     static const char *const as[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
     struct jj_sb sb = {.run = r};
     size_t done = 0;
-    for (size_t i = 0; i < s->len; i++) {
+    for (size_t i = 0; i < s->len && jj_work(r, 1, JJ_CHAR); i++) {
         const char *hit = s->p[i] ? strchr(special, s->p[i]) : NULL;
         if (!hit) continue;
         jj_sb_sub(&sb, s, done, i);

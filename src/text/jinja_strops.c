@@ -9,17 +9,17 @@
 #include "text/jinja_int.h"
 
 /* U+03A3 becomes the final sigma at the end of a word, as in str.lower(). */
-static bool final_sigma(const struct jj_str *s, size_t at, size_t n) {
+static bool final_sigma(struct jj_run *r, const struct jj_str *s, size_t at, size_t n) {
     size_t w;
     bool before = false, after = false;
-    for (size_t k = at; k > 0;) {
+    for (size_t k = at; k > 0 && jj_work(r, 1, JJ_CHAR);) {
         for (k--; k > 0 && ((unsigned char)s->p[k] & 0xc0) == 0x80;) k--;
         uint32_t c = jj_decode(s->p + k, s->p + s->len, &w);
         if (c == '\'' || c == 0xad || c == 0x2019) continue; /* ignorable in a word */
         before = jj_is_cased(c);
         break;
     }
-    for (size_t k = at + n; k < s->len; k += w) {
+    for (size_t k = at + n; k < s->len && jj_work(r, 1, JJ_CHAR); k += w) {
         uint32_t c = jj_decode(s->p + k, s->p + s->len, &w);
         if (c == '\'' || c == 0xad || c == 0x2019) continue;
         after = jj_is_cased(c);
@@ -31,8 +31,9 @@ static bool final_sigma(const struct jj_str *s, size_t at, size_t n) {
 void jj_sb_case(struct jj_sb *sb, const struct jj_str *s, size_t at, size_t n, uint32_t c,
                 enum jj_case how) {
     uint32_t to[3];
+    if (!jj_work(sb->run, 1, c < 0x80 ? 2 * JJ_CHAR : 2 * JJ_CLASS)) return;
     int k = jj_map_case(c, how, to);
-    if (c == 0x3a3 && how == JJ_TO_LOWER && final_sigma(s, at, n)) to[0] = 0x3c2;
+    if (c == 0x3a3 && how == JJ_TO_LOWER && final_sigma(sb->run, s, at, n)) to[0] = 0x3c2;
     if (k == 1 && to[0] == c) {
         jj_sb_sub(sb, s, at, at + n);
         return;
@@ -73,7 +74,7 @@ struct jj_val jj_str_capitalize(struct jj_run *r, const struct jj_str *s) {
 
 struct jj_val jj_str_pad(struct jj_run *r, const struct jj_str *s, int64_t width, const char *fill,
                          size_t n_fill, enum jj_pad how) {
-    int64_t more = width - (int64_t)jj_str_n_chars(s);
+    int64_t more = width - (int64_t)jj_str_n_chars(r, s);
     if (more <= 0) return jj_substr(r, s, 0, s->len);
     int64_t left = how == JJ_PAD_LEFT ? more : 0;
     /* str.center gives the odd blank to the left only when the width is odd. */
@@ -90,9 +91,9 @@ static bool is_line_end(uint32_t c) {
            c == 0x2029;
 }
 
-void jj_line_end(const struct jj_str *s, size_t from, size_t *end, size_t *next) {
+void jj_line_end(struct jj_run *r, const struct jj_str *s, size_t from, size_t *end, size_t *next) {
     size_t n;
-    for (size_t i = from; i < s->len; i += n) {
+    for (size_t i = from; i < s->len && jj_work(r, 1, JJ_CHAR); i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
         if (!is_line_end(c)) continue;
         *end = i;
@@ -104,18 +105,22 @@ void jj_line_end(const struct jj_str *s, size_t from, size_t *end, size_t *next)
 
 /* --- split */
 
+static bool space_at(struct jj_run *r, const struct jj_str *s, size_t at, size_t *n) {
+    return jj_work(r, 1, JJ_CHAR) && jj_is_space(jj_decode(s->p + at, s->p + s->len, n));
+}
+
 static struct jj_val split_blanks(struct jj_run *r, const struct jj_str *s, int64_t max) {
     struct jj_vec out = {0};
-    size_t i = 0, n;
+    size_t i = 0, n = 0;
     while (r->st == HR_OK) {
-        while (i < s->len && jj_is_space(jj_decode(s->p + i, s->p + s->len, &n))) i += n;
+        while (i < s->len && space_at(r, s, i, &n)) i += n;
         if (i == s->len) break;
         if (max-- == 0) {
             jj_vec_push(r, &out, jj_strip(r, jj_substr(r, s, i, s->len).s, NULL, false, true));
             break;
         }
         size_t from = i;
-        while (i < s->len && !jj_is_space(jj_decode(s->p + i, s->p + s->len, &n))) i += n;
+        while (i < s->len && !space_at(r, s, i, &n) && r->st == HR_OK) i += n;
         jj_vec_push(r, &out, jj_substr(r, s, from, i));
     }
     return jj_vec_list(r, &out);
@@ -136,9 +141,9 @@ static size_t char_before(const struct jj_str *s, size_t i) {
 
 static struct jj_val rsplit_blanks(struct jj_run *r, const struct jj_str *s, int64_t max) {
     struct jj_vec out = {0};
-    size_t i = s->len, n;
+    size_t i = s->len, n = 0;
     while (r->st == HR_OK) {
-        while (i > 0 && jj_is_space(jj_decode(s->p + char_before(s, i), s->p + s->len, &n)))
+        while (i > 0 && space_at(r, s, char_before(s, i), &n))
             i = char_before(s, i);
         if (i == 0) break;
         if (max-- == 0) {
@@ -146,7 +151,7 @@ static struct jj_val rsplit_blanks(struct jj_run *r, const struct jj_str *s, int
             break;
         }
         size_t to = i;
-        while (i > 0 && !jj_is_space(jj_decode(s->p + char_before(s, i), s->p + s->len, &n)))
+        while (i > 0 && !space_at(r, s, char_before(s, i), &n) && r->st == HR_OK)
             i = char_before(s, i);
         jj_vec_push(r, &out, jj_substr(r, s, i, to));
     }
@@ -159,7 +164,7 @@ struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj
     if (sep->len == 0) return jj_fail(r, "empty separator");
     struct jj_vec out = {0};
     size_t from = 0, hit;
-    while (r->st == HR_OK && max-- != 0 && (hit = jj_str_find(s, sep, from)) != SIZE_MAX) {
+    while (r->st == HR_OK && max-- != 0 && (hit = jj_str_find(r, s, sep, from)) != SIZE_MAX) {
         jj_vec_push(r, &out, jj_substr(r, s, from, hit));
         from = hit + sep->len;
     }
@@ -173,7 +178,7 @@ struct jj_val jj_rsplit(struct jj_run *r, const struct jj_str *s, const struct j
     if (sep->len == 0) return jj_fail(r, "empty separator");
     struct jj_vec out = {0};
     size_t to = s->len, hit;
-    while (r->st == HR_OK && max-- != 0 && (hit = jj_str_rfind(s, sep, to)) != SIZE_MAX) {
+    while (r->st == HR_OK && max-- != 0 && (hit = jj_str_rfind(r, s, sep, to)) != SIZE_MAX) {
         jj_vec_push(r, &out, jj_substr(r, s, hit + sep->len, to));
         to = hit;
     }

@@ -164,7 +164,7 @@ struct jj_node *jj_parse_filters(struct jj_parser *p, struct jj_node *node, bool
 /* what both files need */
 struct jj_node *jj_node(struct jj_parser *p, enum jj_kind kind, int line);
 void jj_nodes_push(struct jj_parser *p, struct jj_nodes *l, struct jj_node *n);
-uint32_t jj_name_id(struct hr_template *t, const char *s, size_t len);
+uint32_t jj_parse_name_id(struct jj_parser *p, const struct jj_tok *at); /* of a variable */
 const struct jj_tok *jj_tok(const struct jj_parser *p, size_t ahead);
 bool jj_tok_is_name(const struct jj_tok *t, const char *name);
 bool jj_skip_name(struct jj_parser *p, const char *name);

@@ -73,7 +73,7 @@ static bool has_case(struct jj_run *r, struct jj_val in, bool (*is)(uint32_t),
                      bool (*not )(uint32_t)) {
     const struct jj_str *s = jj_soft_str(r, in);
     bool any = false;
-    for (size_t i = 0, n; i < s->len; i += n) {
+    for (size_t i = 0, n; i < s->len && jj_work(r, 2, JJ_CLASS); i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
         if (not(c)) return false;
         any |= is(c);

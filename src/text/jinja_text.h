@@ -33,13 +33,14 @@ struct jj_val jj_str_copy(struct jj_run *r, const char *p, size_t len);
 struct jj_val jj_cstr(struct jj_run *r, const char *s);                 /* borrows */
 struct jj_val jj_str_user(struct jj_run *r, const char *p, size_t len); /* borrows; all marked */
 struct jj_val jj_substr(struct jj_run *r, const struct jj_str *s, size_t from, size_t to);
-bool jj_str_eq(const struct jj_str *a, const struct jj_str *b);
+bool jj_str_eq(struct jj_run *r, const struct jj_str *a, const struct jj_str *b);
 bool jj_str_is(const struct jj_str *a, const char *s);
-size_t jj_str_n_chars(const struct jj_str *s);
-size_t jj_str_offset(const struct jj_str *s, size_t i_char); /* byte offset of a character */
+size_t jj_str_n_chars(struct jj_run *r, const struct jj_str *s);
+/* byte offset of a character */
+size_t jj_str_offset(struct jj_run *r, const struct jj_str *s, size_t i_char);
 /* First occurrence at or after `from`, last one that ends at or before `to`; SIZE_MAX if none. */
-size_t jj_str_find(const struct jj_str *s, const struct jj_str *sub, size_t from);
-size_t jj_str_rfind(const struct jj_str *s, const struct jj_str *sub, size_t to);
+size_t jj_str_find(struct jj_run *r, const struct jj_str *s, const struct jj_str *sub, size_t from);
+size_t jj_str_rfind(struct jj_run *r, const struct jj_str *s, const struct jj_str *sub, size_t to);
 struct jj_val jj_strip(struct jj_run *r, const struct jj_str *s, const struct jj_str *chars,
                        bool left, bool right);
 struct jj_val jj_replace(struct jj_run *r, const struct jj_str *s, const struct jj_str *from,
@@ -52,7 +53,7 @@ struct jj_val jj_str_capitalize(struct jj_run *r, const struct jj_str *s);
 struct jj_val jj_str_pad(struct jj_run *r, const struct jj_str *s, int64_t width, const char *fill,
                          size_t n_fill, enum jj_pad how);
 /* The line that begins at `from` ends at *end, the next begins at *next. */
-void jj_line_end(const struct jj_str *s, size_t from, size_t *end, size_t *next);
+void jj_line_end(struct jj_run *r, const struct jj_str *s, size_t from, size_t *end, size_t *next);
 /* sep NULL: runs of white space. max < 0: all. */
 struct jj_val jj_split(struct jj_run *r, const struct jj_str *s, const struct jj_str *sep,
                        int64_t max);

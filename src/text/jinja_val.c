@@ -18,6 +18,7 @@
 /* --- lists */
 
 struct jj_seq *jj_seq(struct jj_run *r, size_t n) {
+    (void)jj_work(r, n + 2, JJ_ITEM);
     struct jj_seq *s = jj_alloc(r, sizeof *s + n * sizeof *s->v);
     s->n = n;
     return s;
@@ -57,14 +58,14 @@ struct jj_dict *jj_dict(struct jj_run *r) {
 static uint64_t hash(struct jj_run *r, struct jj_val v) {
     switch (v.type) {
     case JJ_STR:
-        return hr_hash64(v.s->p, v.s->len, 1);
+        return jj_work(r, v.s->len + JJ_ITEM, JJ_BYTE) ? hr_hash64(v.s->p, v.s->len, 1) : 0;
     case JJ_NONE:
         return 2;
     case JJ_BOOL:
     case JJ_INT:
     case JJ_BIG:
     case JJ_FLOAT: {
-        double f = jj_num_double(v) + 0.0; /* -0.0 is 0.0 */
+        double f = jj_num_double(r, v) + 0.0; /* -0.0 is 0.0 */
         return hr_hash64(&f, sizeof f, 3);
     }
     case JJ_TUPLE: {
@@ -85,7 +86,8 @@ static uint64_t hash(struct jj_run *r, struct jj_val v) {
 }
 
 static bool same_key(struct jj_run *r, struct jj_val a, struct jj_val b) {
-    if (a.type == JJ_STR && b.type == JJ_STR) return jj_str_eq(a.s, b.s);
+    if (!jj_work(r, 1, JJ_ITEM)) return false;
+    if (a.type == JJ_STR && b.type == JJ_STR) return jj_str_eq(r, a.s, b.s);
     if (a.type == JJ_STR || b.type == JJ_STR) return false;
     return jj_equal(r, a, b);
 }
@@ -94,11 +96,11 @@ static bool same_key(struct jj_run *r, struct jj_val a, struct jj_val b) {
 static size_t dict_find(struct jj_run *r, const struct jj_dict *d, struct jj_val key) {
     if (!d->index) {
         if (key.type != JJ_STR) (void)hash(r, key); /* refuses what cannot be a key */
-        for (size_t i = 0; i < d->n; i++)
+        for (size_t i = 0; i < d->n && r->st == HR_OK; i++)
             if (same_key(r, d->k[i], key)) return i;
         return d->n;
     }
-    for (size_t at = hash(r, key) & (d->n_index - 1); d->index[at];
+    for (size_t at = hash(r, key) & (d->n_index - 1); d->index[at] && r->st == HR_OK;
          at = (at + 1) & (d->n_index - 1))
         if (same_key(r, d->k[d->index[at] - 1], key)) return d->index[at] - 1;
     return d->n;
@@ -113,7 +115,7 @@ bool jj_dict_get(struct jj_run *r, const struct jj_dict *d, struct jj_val key, s
 
 static void index_entry(struct jj_run *r, struct jj_dict *d, size_t i) {
     size_t at = hash(r, d->k[i]) & (d->n_index - 1);
-    while (d->index[at]) at = (at + 1) & (d->n_index - 1);
+    while (d->index[at] && jj_work(r, 1, JJ_BYTE)) at = (at + 1) & (d->n_index - 1);
     d->index[at] = (uint32_t)i + 1;
 }
 
@@ -250,7 +252,8 @@ static bool dict_equal(struct jj_run *r, const struct jj_dict *a, const struct j
 }
 
 bool jj_equal(struct jj_run *r, struct jj_val a, struct jj_val b) {
-    if (jj_is_number(a) && jj_is_number(b)) return jj_num_compare(a, b) == 0;
+    if (!jj_work(r, 1, JJ_ITEM)) return false;
+    if (jj_is_number(a) && jj_is_number(b)) return jj_num_compare(r, a, b) == 0;
     if (a.type != b.type) return false;
     switch (a.type) {
     case JJ_UNDEF:
@@ -258,7 +261,7 @@ bool jj_equal(struct jj_run *r, struct jj_val a, struct jj_val b) {
         return true;
     case JJ_STR:
     case JJ_BYTES:
-        return jj_str_eq(a.s, b.s);
+        return jj_str_eq(r, a.s, b.s);
     case JJ_LIST:
     case JJ_TUPLE: {
         bool same = a.seq->n == b.seq->n;
@@ -300,10 +303,10 @@ static int compare_seq(struct jj_run *r, const struct jj_seq *a, const struct jj
 
 int jj_compare(struct jj_run *r, struct jj_val a, struct jj_val b, const char *op) {
     if (!jj_step(r)) return 0;
-    if (jj_is_number(a) && jj_is_number(b)) return jj_num_compare(a, b);
+    if (jj_is_number(a) && jj_is_number(b)) return jj_num_compare(r, a, b);
     if (a.type == JJ_STR && b.type == JJ_STR) { /* UTF-8 sorts as its code points do */
         size_t n = a.s->len < b.s->len ? a.s->len : b.s->len;
-        int c = n ? memcmp(a.s->p, b.s->p, n) : 0;
+        int c = jj_work(r, n, JJ_BYTE) && n ? memcmp(a.s->p, b.s->p, n) : 0;
         if (c == 0) return a.s->len < b.s->len ? -1 : a.s->len > b.s->len;
         return c < 0 ? -1 : 1;
     }
@@ -321,7 +324,7 @@ int jj_compare(struct jj_run *r, struct jj_val a, struct jj_val b, const char *o
 bool jj_contains(struct jj_run *r, struct jj_val c, struct jj_val item) {
     struct jj_val v;
     if (c.type == JJ_STR) {
-        if (item.type == JJ_STR) return jj_str_find(c.s, item.s, 0) != SIZE_MAX;
+        if (item.type == JJ_STR) return jj_str_find(r, c.s, item.s, 0) != SIZE_MAX;
         (void)jj_fail(r, "'in <string>' requires string as left operand, not %s",
                       jj_type_name(item));
         return false;
@@ -349,7 +352,7 @@ int64_t jj_len(struct jj_run *r, struct jj_val v) {
     case JJ_UNDEF:
         return 0;
     case JJ_STR:
-        return (int64_t)jj_str_n_chars(v.s);
+        return (int64_t)jj_str_n_chars(r, v.s);
     case JJ_BYTES:
         return (int64_t)v.s->len;
     case JJ_LIST:
@@ -370,8 +373,8 @@ int64_t jj_len(struct jj_run *r, struct jj_val v) {
 }
 
 static const struct jj_val *str_items(struct jj_run *r, const struct jj_str *s, size_t *n) {
-    *n = jj_str_n_chars(s);
-    if (!jj_room(r, (double)*n * (sizeof(struct jj_val) + sizeof(struct jj_str)))) {
+    *n = jj_str_n_chars(r, s);
+    if (!jj_work(r, *n, 4 * JJ_ITEM) || !jj_room(r, (double)*n * (sizeof(struct jj_val) + sizeof(struct jj_str)))) {
         *n = 0;
         return NULL;
     }
@@ -481,8 +484,8 @@ static bool goes_first(struct jj_run *r, struct jj_val right, struct jj_val left
 
 void jj_sort(struct jj_run *r, const struct jj_val *keys, size_t *order, size_t n, bool reverse) {
     size_t *from = order, *to = jj_alloc(r, n * sizeof *to + 1), *spare = to;
-    for (size_t width = 1; width < n; width *= 2) {
-        for (size_t lo = 0; lo < n; lo += 2 * width) {
+    for (size_t width = 1; width < n && jj_work(r, n, JJ_ITEM); width *= 2) {
+        for (size_t lo = 0; lo < n && r->st == HR_OK; lo += 2 * width) {
             size_t mid = lo + width < n ? lo + width : n,
                    hi = lo + 2 * width < n ? lo + 2 * width : n;
             size_t i = lo, j = mid, k = lo;

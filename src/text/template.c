@@ -10,8 +10,9 @@
 #include "base/jscan.h"
 #include "text/jinja_int.h"
 
-/* A prompt of a hundred thousand tokens with tools takes some 10^5 steps and a few MiB. A depth
- * costs under a kilobyte of stack, so that the deepest render fits threads with 2 MiB. */
+/* The steps end a hostile template after some three seconds; the templates of models render a
+ * megabyte of conversation and three hundred tools within them. A depth costs under a kilobyte of
+ * stack, so that the deepest render fits threads with 2 MiB. */
 const struct hr_template_limits hr_template_limits_default = {
     .steps_max = 20000000,
     .memory_max = (size_t)512 << 20,

@@ -27,7 +27,7 @@ HR_MUST_USE enum hr_status hr_template_compile(const char *source, size_t len,
 void hr_template_destroy(struct hr_template **t);
 
 struct hr_template_limits {
-    size_t steps_max;  /* evaluated nodes */
+    size_t steps_max;  /* evaluated nodes, and work on values in proportion (jinja_int.h) */
     size_t memory_max; /* bytes held by values during one render */
     size_t output_max; /* bytes */
     int depth_max;     /* nested calls and expressions */

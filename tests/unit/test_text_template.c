@@ -239,6 +239,115 @@ static void hostile_templates_end_at_a_limit(void **state) {
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) limited(sources[i], l);
 }
 
+/* Few nodes, and in each much work that takes no memory: the limit of steps must count the work. Every
+ * template here evaluates fewer than 20000 nodes. */
+static void work_inside_an_operation_is_paid_in_steps(void **state) {
+    struct hr_template_limits l = hr_template_limits_default;
+    l.steps_max = 100000;
+    static const char *const bodies[] = {
+        "'b' in s",
+        "('a' * 50 ~ 'b') in s",
+        "s.find('b')",
+        "s.rfind('b')",
+        "s.rfind('b' ~ s[:300])",
+        "s.count('aaaaaaaaaaab')",
+        "s.index('b', 1) if s.startswith('b') else s.endswith(s[:90000] ~ 'b')",
+        "s.startswith(s[:-1])",
+        "s.startswith(('b',) * 9000)",
+        "s.removeprefix(s ~ 'b')",
+        "s|length",
+        "s[70000]",
+        "s[1:-1]",
+        "s == t",
+        "s < t",
+        "s is eq t",
+        "d[s ~ '']",
+        "s.isalpha()",
+        "s.isascii()",
+        "s.islower()",
+        "s is lower",
+        "s|wordcount",
+        "s.strip('a')",
+        "s|trim(s)",
+        "s.upper()",
+        "s.title()",
+        "s|title",
+        "s|capitalize",
+        "s|replace('b', 'c')",
+        "s.replace('a', '')",
+        "s.split('b')",
+        "s.rsplit('b')",
+        "s.split()",
+        "s.splitlines()",
+        "s|indent",
+        "s|escape",
+        "s|urlencode",
+        "s|tojson",
+        "s|int",
+        "s|float",
+        "(' ' * 90000)|int",
+        "s.center(99999)",
+        "[s, s]|join",
+        "s ~ t",
+        "s[::-2]",
+        "'%s' % s",
+        "'{}'.format(s)",
+        "'{0[0]}'.format(s)",
+        "'%.99998s' % s",
+        "s|truncate(90000)",
+        "[s]|string",
+        "list == list2",
+        "list < list2",
+        "9 in list",
+        "list.count(9)",
+        "list|sum",
+        "list|min",
+        "list|sort|length",
+        "list|unique|list|length",
+        "list|reverse|list",
+        "list|map('string')|list",
+        "list|select('odd')|list",
+        "list|batch(2)|list",
+        "list|tojson",
+        "list + list",
+        "list * 2",
+        "d|dictsort",
+        "dict(d)",
+        "d == d2",
+        "d|tojson",
+        "big * big * big * big",
+        "(big + i) == (big + 1)",
+        "big < 1e300",
+        "big|string",
+        "big ** 3",
+        "(big - i) / 2.0",
+        "1.7e308 // 1e-300",
+        "[1.7976931348623157e308, 2.2250738585072014e-308] * 9 ~ ''",
+        "'%.300f' % 1.7e308 * 9",
+        "'%s' * 99 % ((2.2250738585072014e-308,) * 99)",
+        "(1.7e308)|round(1)",
+        "strftime_now('%c' * 99)",
+        "('f' * 500)|int(base=16)",
+    };
+    static const char head[] = "{% set s = 'a' * 100000 %}{% set t = 'a' * 99999 ~ 'b' %}"
+                               "{% set list = [0] * 5000 %}{% set list2 = [0] * 4999 + [1] %}"
+                               "{% set big = 123456789 ** 40 %}"
+                               "{% set d = dict(range(2000)|map('string')|batch(2)) %}"
+                               "{% set d2 = dict(range(2000)|map('string')|batch(2)) %}"
+                               "{% for i in range(1500) %}{% if (";
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct hr_buf source = {0};
+        struct hr_rendered out = {0};
+        struct hr_err err = {0};
+        hr_buf_printf(&source, "%s%s) is none %%}{%% endif %%}{%% endfor %%}", head, bodies[i]);
+        int st = try_render(hr_buf_cstr(&source), evil_messages, &l, &out, &err);
+        if (st != HR_ERR_LIMIT || !strstr(err.msg, "takes more than 100000 steps"))
+            fail_msg("%s: status %d, %s", bodies[i], st, err.msg);
+        hr_rendered_finish(&out);
+        hr_buf_finish(&source);
+    }
+}
+
 static void each_limit_holds_by_itself(void **state) {
     struct hr_template_limits l = hr_template_limits_default;
     l.steps_max = 500;
@@ -309,6 +418,17 @@ static void deep_nesting_is_an_error_and_not_a_crash(void **state) {
     free(json);
 }
 
+static void too_many_names_are_refused(void **state) {
+    struct hr_buf b = {0};
+    for (int i = 0; i < 990; i++) hr_buf_printf(&b, "{{ n%d }}", i);
+    renders(hr_buf_cstr(&b), "");
+    hr_buf_puts(&b, "\n");
+    for (int i = 990; i < 1100; i++) hr_buf_printf(&b, "{{ n%d }}", i);
+    fails(hr_buf_cstr(&b), HR_ERR_FORMAT,
+          "line 2, column 74: the template has more than 1000 different names");
+    hr_buf_finish(&b);
+}
+
 static void a_long_prompt_built_piece_by_piece_is_cheap(void **state) {
     struct hr_template_limits l = hr_template_limits_default;
     struct hr_rendered out = {0};
@@ -333,8 +453,10 @@ int main(void) {
         cmocka_unit_test(errors_name_their_line_and_a_raised_message_stays_as_it_is),
         cmocka_unit_test(the_time_is_the_one_that_was_given),
         cmocka_unit_test(hostile_templates_end_at_a_limit),
+        cmocka_unit_test(work_inside_an_operation_is_paid_in_steps),
         cmocka_unit_test(each_limit_holds_by_itself),
         cmocka_unit_test(deep_nesting_is_an_error_and_not_a_crash),
+        cmocka_unit_test(too_many_names_are_refused),
         cmocka_unit_test(a_long_prompt_built_piece_by_piece_is_cheap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
