@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/run_int.h"
-#include "text/unicode.h"
+#include "text/detok.h"
 
 #define SYNC_EVERY_NS  INT64_C(3000000000) /* a power cut may cost this much work in flight */
 #define RETRY_EVERY_NS INT64_C(2000000000) /* a full disk is asked again */
@@ -125,39 +125,18 @@ static void stop_reason(const struct sample *s, struct hr_buf *out) {
     }
 }
 
-/* The first n_bytes of what the tokens add: the answer, without a stop string and what follows it. Bytes
- * that are not UTF-8 become U+FFFD; a character that the end cuts in two is dropped (its token ids stay). */
-static void answer_text(const struct hr_tokenizer *tok, const struct sample *s, struct hr_buf *out) {
-    const struct hr_token_bytes *t = hr_tokenizer_bytes(tok);
-    size_t n_bytes = (size_t)s->end.n_bytes;
-    struct hr_buf raw = {0};
-    for (size_t i = 0; i < s->tokens.len && raw.len < n_bytes; i++) {
-        int32_t id = s->tokens.data[i];
-        if (id < t->n_tokens) hr_buf_append(&raw, t->bytes + t->offset[id], t->offset[id + 1] - t->offset[id]);
-    }
-    size_t len = raw.len < n_bytes ? raw.len : n_bytes;
-    for (size_t back = 1; back <= 3 && back <= len; back++) {
-        bool valid, more;
-        const uint8_t *last = (const uint8_t *)raw.data + len - back;
-        if ((*last & 0xc0) == 0x80) continue;
-        hr_utf8_scan(last, back, &valid, &more);
-        if (more) len -= back;
-        break;
-    }
-    hr_utf8_append_lossy(out, (const uint8_t *)raw.data, len);
-    hr_buf_finish(&raw);
-}
-
 static void write_row(const struct sample *s, const struct hr_tokenizer *tok, struct hr_buf *out) {
     const struct row *row = s->row;
     struct hr_buf text = {0}, reason = {0};
-    answer_text(tok, s, &text);
+    size_t n_bytes = (size_t)s->end.n_bytes;
+    size_t dropped = hr_detok_parts(tok, s->tokens.data, s->tokens.len, &n_bytes, 1, &text);
     stop_reason(s, &reason);
     struct hr_answer a = {
         .sample = s->index,
         .occurrence = row->occurrence,
         .text = text.data,
         .text_len = text.len,
+        .dropped_bytes = (int)dropped,
         .finish_reason = s->end.finish == HR_FINISH_LENGTH ? "length" : "stop",
         .stop_reason_json = reason.len ? hr_buf_cstr(&reason) : NULL,
         .prompt_tokens = (int)row->prompt.ids.len,

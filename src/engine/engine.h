@@ -18,12 +18,17 @@
 struct hr_model;
 struct hr_engine;
 
-/* The text that each token adds: token i is bytes[offset[i] .. offset[i+1]); tokens from n_tokens on add
+/* The bytes that each token adds: token i is bytes[offset[i] .. offset[i+1]); tokens from n_tokens on add
  * nothing. Borrowed until the engine is destroyed. */
 struct hr_engine_bytes {
     const uint8_t *bytes;
     const uint32_t *offset;
+    const uint8_t *first_bytes; /* the same for the first token that is not hidden; NULL: no different */
+    const uint32_t *first_offset;
+    const bool *hidden; /* [n_tokens]: adds nothing for all that it has bytes; NULL: none does */
     int n_tokens;
+    int n_strip; /* so many bytes `strip` at most are no part of a completion that begins with them */
+    uint8_t strip;
 };
 
 struct hr_engine_opts {
@@ -94,7 +99,7 @@ struct hr_event {
     enum hr_finish finish;
     int stop_index;
     int n_tokens;      /* completion tokens in all, resumed and the stop token included */
-    int64_t n_bytes;   /* of the completion's token bytes, how many belong to the answer */
+    int64_t n_bytes;   /* of the completion's token bytes (stripped ones too), how many are the answer */
 };
 
 HR_MUST_USE enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_opts *opts,

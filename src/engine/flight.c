@@ -10,10 +10,22 @@
 #include "base/buf.h"
 #include "base/rng.h"
 
-static size_t token_text(const struct hr_engine_bytes *b, int32_t token, const char **p) {
-    if (token < 0 || token >= b->n_tokens) return 0;
-    *p = (const char *)b->bytes + b->offset[token];
-    return b->offset[token + 1] - b->offset[token];
+/* What the token adds where the completion stands now. */
+static size_t token_text(struct hr_flight *f, const struct hr_engine_bytes *b, int32_t token, const char **p) {
+    if (token < 0 || token >= b->n_tokens || (b->hidden && b->hidden[token])) return 0;
+    bool first = !f->started && b->first_offset;
+    const uint32_t *offset = first ? b->first_offset : b->offset;
+    *p = (const char *)(first ? b->first_bytes : b->bytes) + offset[token];
+    f->started = true;
+    return offset[token + 1] - offset[token];
+}
+
+/* How many of these bytes are stripped from the front of the completion. */
+static size_t strip(struct hr_flight *f, const struct hr_engine_bytes *b, const char *p, size_t len) {
+    size_t n = 0;
+    while (n < len && f->n_strip > 0 && (uint8_t)p[n] == b->strip) n++, f->n_strip--;
+    if (n < len) f->n_strip = 0;
+    return n;
 }
 
 static bool contains(const int32_t *ids, int n, int32_t id) {
@@ -76,6 +88,7 @@ struct hr_flight *hr_flight_create(struct hr_request *r, const struct hr_engine_
     };
     /* Nothing but max_tokens can end it. */
     if (r->ignore_eos && r->n_stop == 0 && r->n_stop_ids == 0) f->seq.n_expected = r->max_tokens;
+    f->n_strip = bytes->n_strip;
     for (int i = 0; i < r->n_stop; i++) {
         HR_ASSERT(r->stop_len[i] > 0);
         if (r->stop_len[i] > f->stop_len_max) f->stop_len_max = r->stop_len[i];
@@ -155,11 +168,11 @@ void hr_flight_push(struct hr_flight *f, int32_t token, const struct hr_engine_b
         return;
     }
     const char *text = NULL;
-    size_t len = token_text(bytes, token, &text);
+    size_t len = token_text(f, bytes, token, &text), skip = strip(f, bytes, text, len);
     f->n_bytes += (int64_t)len;
-    if (f->stop_len_max > 0 && len > 0) {
+    if (f->stop_len_max > 0 && len > skip) {
         size_t begin = 0;
-        int i = find_stop(f, text, len, &begin);
+        int i = find_stop(f, text + skip, len - skip, &begin);
         if (i >= 0) {
             finish(f, HR_FINISH_STOP_STRING, i, f->n_bytes - (int64_t)(f->tail_len - begin));
             return;

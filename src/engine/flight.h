@@ -22,6 +22,8 @@ struct hr_flight {
     size_t tail_len;
     size_t stop_len_max;
     int64_t n_bytes; /* token bytes of the completion so far */
+    bool started;    /* a token that is not hidden has come */
+    int n_strip;     /* bytes that may still be stripped from the front */
     /* Penalties: distinct tokens, ascending, and how often each is in the completion. */
     int32_t *seen, *seen_count; /* owned; NULL when no penalty is on */
     int n_seen;

@@ -383,6 +383,7 @@ void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,
     }
     hr_buf_puts(out, ",\"response\":");
     hr_buf_json_str(out, a->text, a->text_len);
+    if (a->dropped_bytes != 0) hr_buf_printf(out, ",\"dropped_bytes\":%d", a->dropped_bytes);
     hr_buf_printf(out, ",\"finish_reason\":\"%s\"", a->finish_reason);
     if (a->stop_reason_json != NULL) hr_buf_printf(out, ",\"stop_reason\":%s", a->stop_reason_json);
     hr_buf_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d},\"seed\":%lld",

@@ -72,35 +72,38 @@ static void emit_run(struct hr_detok *d, struct hr_buf *out) {
     d->held_bytes = false;
 }
 
-void hr_detok_push(struct hr_detok *d, int32_t id, struct hr_buf *out) {
-    const struct hr_tokenizer *t = d->tok;
-    if (id < 0 || id >= t->n_ids || !(t->flags[id] & HR_ID_EXISTS)) return;
-    if (!d->keep_special && t->flags[id] & HR_ID_SPECIAL) return;
-    bool first = !d->started;
+/* The bytes that `id` adds where the text stands now; none for a token that is no text. */
+static size_t token_bytes(struct hr_detok *d, int32_t id, const char **s) {
+    const struct hr_token_bytes *b = &d->tok->token_bytes;
+    if (id < 0 || id >= b->n_tokens || !(d->tok->flags[id] & HR_ID_EXISTS)) return 0;
+    if (!d->keep_special && b->hidden[id]) return 0;
+    bool first = !d->started && b->first_offset;
+    const uint8_t *bytes = first ? b->first_bytes : b->bytes;
+    const uint32_t *offset = first ? b->first_offset : b->offset;
     d->started = true;
-    const char *s = t->decoded.data + t->decoded_offset[id];
-    size_t len = t->decoded_offset[id + 1] - t->decoded_offset[id];
-    if (t->decoder.kind == HR_DECODER_BYTE_LEVEL) {
+    *s = (const char *)bytes + offset[id];
+    return offset[id + 1] - offset[id];
+}
+
+/* Bytes of a token, all of them or what a cut leaves. */
+static void feed(struct hr_detok *d, int32_t id, const char *s, size_t len, struct hr_buf *out) {
+    if (d->tok->decoder.kind == HR_DECODER_BYTE_LEVEL) {
         hr_buf_append(&d->held, s, len);
         emit_held(d, out);
-        return;
-    }
-    if (t->flags[id] & HR_ID_BYTE) {
+    } else if (d->tok->flags[id] & HR_ID_BYTE) {
         hr_buf_append(&d->held, s, len);
         d->held_bytes = true;
-        return;
+    } else {
+        if (d->held_bytes) emit_run(d, out);
+        emit(d, s, len, out);
     }
-    if (d->held_bytes) emit_run(d, out);
-    if (first && t->decoder.metaspace && t->decoder.metaspace_drop_first) {
-        struct hr_buf b = {0};
-        bool is_byte;
-        hr_decoder_token(&t->decoder, t->text.data + t->text_offset[id],
-                         t->text_offset[id + 1] - t->text_offset[id], true, &b, &is_byte);
-        emit(d, b.data, b.len, out);
-        hr_buf_finish(&b);
-        return;
-    }
-    emit(d, s, len, out);
+}
+
+void hr_detok_push(struct hr_detok *d, int32_t id, struct hr_buf *out) {
+    const char *s = NULL;
+    size_t len = token_bytes(d, id, &s);
+    /* A token without bytes ends a run of byte tokens all the same. */
+    if (s) feed(d, id, s, len, out);
 }
 
 /* The bytes of `held` that could still have become a character. */
@@ -112,6 +115,14 @@ static size_t incomplete(const struct hr_buf *held) {
         i += (size_t)len;
     }
     return 0;
+}
+
+void hr_detok_cut(struct hr_detok *d, struct hr_buf *out) {
+    if (d->held_bytes)
+        emit_run(d, out);
+    else if (d->held.len > 0)
+        emit(d, REPLACEMENT, 3, out);
+    hr_buf_clear(&d->held);
 }
 
 size_t hr_detok_end(struct hr_detok *d, struct hr_buf *out) {
@@ -130,9 +141,30 @@ void hr_tokenizer_decode(const struct hr_tokenizer *tok, const int32_t *ids, siz
     hr_detok_init(&d, tok);
     d.keep_special = !skip_special;
     for (size_t i = 0; i < n; i++) hr_detok_push(&d, ids[i], out);
-    if (d.held_bytes)
-        emit_run(&d, out);
-    else if (d.held.len > 0)
-        emit(&d, REPLACEMENT, 3, out);
+    hr_detok_cut(&d, out);
     hr_detok_finish(&d);
+}
+
+size_t hr_detok_parts(const struct hr_tokenizer *tok, const int32_t *ids, size_t n,
+                      const size_t *cut, int n_cuts, struct hr_buf *out) {
+    struct hr_detok d;
+    size_t pos = 0, dropped = 0;
+    int k = 0;
+    hr_detok_init(&d, tok);
+    for (size_t i = 0; i < n && k < n_cuts; i++) {
+        const char *s = NULL;
+        size_t len = token_bytes(&d, ids[i], &s);
+        if (s && len == 0) feed(&d, ids[i], s, 0, &out[k]);
+        while (len > 0) {
+            /* A cut is known to be one only when something follows it. */
+            while (k < n_cuts && pos == cut[k]) hr_detok_cut(&d, &out[k++]);
+            if (k == n_cuts) break;
+            size_t take = len < cut[k] - pos ? len : cut[k] - pos;
+            feed(&d, ids[i], s, take, &out[k]);
+            s += take, len -= take, pos += take;
+        }
+    }
+    if (k < n_cuts) dropped = hr_detok_end(&d, &out[k]);
+    hr_detok_finish(&d);
+    return dropped;
 }

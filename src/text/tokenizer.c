@@ -31,10 +31,11 @@ void hr_tokenizer_destroy(struct hr_tokenizer **tok) {
     free(t->flags);
     hr_buf_finish(&t->text);
     hr_buf_finish(&t->decoded);
-    hr_buf_finish(&t->visible);
+    hr_buf_finish(&t->first);
     free(t->text_offset);
     free(t->decoded_offset);
-    free(t->visible_offset);
+    free(t->first_offset);
+    free(t->hidden);
     free(t);
     *tok = NULL;
 }
@@ -100,33 +101,49 @@ static void add_added(struct hr_tokenizer *t, struct hr_token_text *all, char **
     hr_norm_work_finish(&work);
 }
 
+/* What each token adds when it is the first one. */
+static void make_first(struct hr_tokenizer *t, const struct hr_token_text *all) {
+    bool is_byte;
+    t->first_offset = hr_xcalloc((size_t)t->n_ids + 1, sizeof *t->first_offset);
+    hr_buf_reserve(&t->first, 1);
+    for (int i = 0; i < t->n_ids; i++) {
+        if (all[i].s) hr_decoder_token(&t->decoder, all[i].s, all[i].len, true, &t->first, &is_byte);
+        t->first_offset[i + 1] = (uint32_t)t->first.len;
+    }
+}
+
 static enum hr_status make_tables(struct hr_tokenizer *t, const struct hr_token_text *all,
                                   struct hr_err *err) {
     size_t n = (size_t)t->n_ids;
     t->flags = hr_xcalloc(n + 1, 1);
     t->text_offset = hr_xcalloc(n + 1, sizeof *t->text_offset);
     t->decoded_offset = hr_xcalloc(n + 1, sizeof *t->decoded_offset);
-    t->visible_offset = hr_xcalloc(n + 1, sizeof *t->visible_offset);
+    t->hidden = hr_xcalloc(n + 1, sizeof *t->hidden);
     for (size_t i = 0; i < n; i++) {
         bool is_byte = false;
-        size_t before = t->decoded.len;
         hr_buf_append(&t->text, all[i].s, all[i].len);
         if (all[i].s) {
             hr_decoder_token(&t->decoder, all[i].s, all[i].len, false, &t->decoded, &is_byte);
         }
         t->flags[i] = all[i].flags | (is_byte ? HR_ID_BYTE : 0);
-        if (!(all[i].flags & HR_ID_SPECIAL)) {
-            hr_buf_append(&t->visible, t->decoded.data + before, t->decoded.len - before);
-        }
+        t->hidden[i] = !all[i].s || all[i].flags & HR_ID_SPECIAL;
         t->text_offset[i + 1] = (uint32_t)t->text.len;
         t->decoded_offset[i + 1] = (uint32_t)t->decoded.len;
-        t->visible_offset[i + 1] = (uint32_t)t->visible.len;
         if (t->text.len > UINT32_MAX / 2 || t->decoded.len > UINT32_MAX / 2)
             return hr_err_set(err, HR_ERR_LIMIT, "vocabulary: texts over 2 GiB");
     }
-    hr_buf_reserve(&t->visible, 1);
-    t->token_bytes =
-        (struct hr_token_bytes){(const uint8_t *)t->visible.data, t->visible_offset, t->n_ids};
+    hr_buf_reserve(&t->decoded, 1);
+    if (t->decoder.metaspace && t->decoder.metaspace_drop_first) make_first(t, all);
+    t->token_bytes = (struct hr_token_bytes){
+        .bytes = (const uint8_t *)t->decoded.data,
+        .offset = t->decoded_offset,
+        .first_bytes = (const uint8_t *)t->first.data,
+        .first_offset = t->first_offset,
+        .hidden = t->hidden,
+        .n_tokens = t->n_ids,
+        .n_strip = t->decoder.n_strip,
+        .strip = (uint8_t)t->decoder.strip,
+    };
     return HR_OK;
 }
 

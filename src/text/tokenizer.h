@@ -91,14 +91,23 @@ bool hr_tokenizer_is_special(const struct hr_tokenizer *tok, int32_t id);
  */
 int32_t hr_tokenizer_find(const struct hr_tokenizer *tok, const char *s, size_t len);
 
-/* The bytes that each token adds to a completion, in one table that the engine can hold without
- * knowing text: token i is bytes[offset[i] .. offset[i+1]). Special tokens add nothing. Borrowed
- * until the tokenizer is destroyed. The concatenation over a completion's ids, with invalid UTF-8
- * replaced as in decode, equals hr_tokenizer_decode(ids, skip_special). */
+/* The bytes of each token, in tables that the engine can hold without knowing text. Borrowed until
+ * the tokenizer is destroyed.
+ *
+ * What hr_tokenizer_decode(ids, skip_special) writes is the concatenation over the tokens that are
+ * not hidden, the first of them taken from the table `first`, without the strip bytes that it
+ * begins with (n_strip of them at most), and with U+FFFD for what is not UTF-8. How many of those a
+ * broken place becomes is the decoder's business (decoder.h): hr_detok_parts (detok.h) goes from
+ * places in these bytes to text. */
 struct hr_token_bytes {
     const uint8_t *bytes;
-    const uint32_t *offset; /* [n_tokens + 1] */
+    const uint32_t *offset; /* [n_tokens + 1]: token i is bytes[offset[i] .. offset[i + 1]) */
+    const uint8_t *first_bytes;   /* the same for the token that a text begins with; */
+    const uint32_t *first_offset; /* NULL: the decoder treats it as any other */
+    const bool *hidden;           /* [n_tokens]: a special token or a gap, which is no text */
     int n_tokens;
+    int n_strip;
+    uint8_t strip;
 };
 const struct hr_token_bytes *hr_tokenizer_bytes(const struct hr_tokenizer *tok);
 

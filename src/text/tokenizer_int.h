@@ -37,9 +37,10 @@ struct hr_tokenizer {
     struct hr_buf text, decoded;    /* of all ids, one after the other */
     uint32_t *text_offset;          /* owned [n_ids + 1] */
     uint32_t *decoded_offset;       /* owned [n_ids + 1] */
-    uint32_t *visible_offset; /* owned [n_ids + 1]: as decoded, but special tokens are empty */
-    struct hr_buf visible;
-    struct hr_token_bytes token_bytes; /* borrows visible */
+    struct hr_buf first;            /* as decoded, of a text's first token; empty: no difference */
+    uint32_t *first_offset;         /* owned [n_ids + 1], or NULL */
+    bool *hidden;                   /* owned [n_ids]: HR_ID_SPECIAL, or no token */
+    struct hr_token_bytes token_bytes; /* borrows the tables */
 };
 
 /* While a tokenizer is built: each id's text, borrowed from the file. */

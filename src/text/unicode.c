@@ -89,18 +89,3 @@ int hr_utf8_scan(const uint8_t *s, size_t n, bool *valid, bool *more) {
     *valid = true;
     return need;
 }
-
-void hr_utf8_append_lossy(struct hr_buf *out, const uint8_t *s, size_t n) {
-    size_t good = 0;
-    for (size_t i = 0; i < n;) {
-        bool valid, more;
-        int len = hr_utf8_scan(s + i, n - i, &valid, &more);
-        if (!valid) {
-            hr_buf_append(out, s + good, i - good);
-            hr_buf_append(out, "\xef\xbf\xbd", 3);
-            good = i + (size_t)len;
-        }
-        i += (size_t)len;
-    }
-    hr_buf_append(out, s + good, n - good);
-}

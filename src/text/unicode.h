@@ -107,9 +107,6 @@ int hr_utf8_put(uint32_t cp, char out[4]);
  * inside a character that could still become valid. n > 0. */
 int hr_utf8_scan(const uint8_t *s, size_t n, bool *valid, bool *more);
 
-/* Appends bytes, each maximal invalid subpart as U+FFFD. */
-void hr_utf8_append_lossy(struct hr_buf *out, const uint8_t *s, size_t n);
-
 enum hr_uni_form { HR_NFC, HR_NFD, HR_NFKC, HR_NFKD };
 
 /* Is the text surely in NFC already? (false: perhaps not) */

@@ -116,6 +116,7 @@ def test_a_character_cut_by_max_tokens_is_dropped_and_its_ids_stay(headrace, tmp
         whole = text.encode()[:n].decode("utf-8", "ignore")
         assert row["response"] == whole and row["completion_token_ids"] == ids[:n]
         assert row["finish_reason"] == "length"
+        assert row.get("dropped_bytes", 0) == len(text.encode()[:n]) - len(whole.encode())
     assert answer(headrace, tmp_path / "all", model)["response"] == text
 
 
@@ -124,7 +125,60 @@ def test_bytes_that_are_no_character_become_one_mark_each_as_in_python(headrace,
     model = chain_model(tmp_path / "m", chain(data, STOP))
     row = answer(headrace, tmp_path / "a", model)
     assert row["response"].startswith("a\ufffdb\ufffdc")
-    assert row["response"] in (data[1:].decode("utf-8", "replace"), data[1:-2].decode("utf-8", "replace"))
+    assert row["response"] == data[1:-2].decode("utf-8", "replace") and row["dropped_bytes"] == 2
+
+
+def test_broken_bytes_before_a_stop_string_stay_a_mark(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain(b"0a\xe2\x82b", STOP))
+    row = answer(headrace, tmp_path / "a", model, stop="b")
+    assert row["response"] == "a\ufffd" and "dropped_bytes" not in row
+
+
+# ---- SentencePiece ----------------------------------------------------------------------------------
+
+PIECES = ["\u2581Hi", "\u2581there", "\u2581", "x", "end"]
+HI, THERE, BLANK, X = range(259, 263)
+
+
+def test_the_text_of_a_sentencepiece_model_is_its_decoders(headrace, tmp_path):
+    one = chain_model(tmp_path / "m", chain(0x30, HI, THERE, STOP) | chain(0x31, BLANK, X, 0xe4, 0xba, 0x62, STOP),
+                      pieces=PIECES)
+    row = answer(headrace, tmp_path / "a", one)
+    assert ended(row) == ("Hi there", "stop", None, 3)
+    assert row["completion_token_ids"] == [HI, THERE, STOP] and row["prompt_token_ids"] == [0x30]
+    # One blank is stripped and not more; of a run of byte tokens that is no text each byte is marked.
+    assert ended(answer(headrace, tmp_path / "b", one, prompt="1"))[0] == "x\ufffd\ufffd\ufffd"
+    two = chain_model(tmp_path / "n", chain(0x30, BLANK, HI, THERE, 0xc4, 0x8f, X, STOP), pieces=PIECES)
+    assert answer(headrace, tmp_path / "c", two)["response"] == " Hi there\u010fx"
+    row = answer(headrace, tmp_path / "d", two, max_tokens=4)
+    assert row["response"] == " Hi there" and row["dropped_bytes"] == 1
+    assert row["completion_token_ids"] == [BLANK, HI, THERE, 0xc4]
+
+
+def test_a_stop_string_is_one_in_the_text_that_a_user_sees(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain(0x30, HI, THERE, STOP), pieces=PIECES)
+    assert ended(answer(headrace, tmp_path / "a", model, stop=" Hi")) == ("Hi there", "stop", None, 3)
+    assert ended(answer(headrace, tmp_path / "b", model, stop="Hi")) == ("", "stop", "Hi", 1)
+    assert ended(answer(headrace, tmp_path / "c", model, stop=" there")) == ("Hi", "stop", " there", 2)
+    assert ended(answer(headrace, tmp_path / "d", model, stop=" ")) == ("Hi", "stop", " ", 2)
+
+
+@pytest.mark.parametrize("name", ["spm-llama", "unigram-t5", "spm-unknown", "bytes-gpt2"])
+def test_what_a_tokenizer_makes_of_ids_is_what_a_row_says(headrace, tmp_path, root, name):
+    """Each of the model's tokens is followed by the next one; `headrace tokenize` is held to the reference."""
+    model = chain_model(tmp_path / "m", {i: i + 1 for i in range(998)}, n_vocab=1000)
+    cases = root / "tests" / "fidelity" / "cases" / name
+    (model / "tokenizer.json").write_bytes((cases / "tokenizer.json").read_bytes())
+    rows = [{"id": c, "prompt": c} for c in ("a", "the", "\n", "\u00e9", " x", "9", "\u4eba")]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 0, "max_tokens": 150,
+                                                              "ignore_eos": True}, **RAW)
+    job.run()
+    lines = "".join(json.dumps({"ids": r["completion_token_ids"]}) + "\n" for r in job.rows())
+    got = headrace("tokenize", "--tokenizer", model / "tokenizer.json", stdin=lines).stdout.splitlines()
+    assert len(got) == len(rows)
+    for row, line in zip(job.rows(), got):
+        whole = row["response"] + ("\ufffd" if "dropped_bytes" in row else "")
+        assert whole == json.loads(line)["decoded_skip"]
 
 
 # ---- numbers ----------------------------------------------------------------------------------------

@@ -87,13 +87,15 @@ def _matrix(rows, n):
     return [len(rows), n], bytearray(b"".join(struct.pack(f"<{n}H", *map(bf16, r)) for r in rows))
 
 
-def chain_model(to, table, eos=STOP, generation=None, extra_tokens=(), n_ctx=1024, flat=False):
+def chain_model(to, table, eos=STOP, generation=None, extra_tokens=(), n_ctx=1024, flat=False, pieces=(),
+                n_vocab=N_VOCAB):
     """table: {token: next}; a token that it does not name is followed by anything. Tokens from 259 on are
-    `extra_tokens`, one token of text each. flat: all logits are equal."""
+    `extra_tokens`, one token of text each. flat: all logits are equal. pieces: a SentencePiece tokenizer with
+    these from 259 on (a blank is written U+2581); its other tokens are the bytes, each with its value as id."""
     dim, rng = 256, random.Random(7)
     to.mkdir(parents=True)
-    embed = [[rng.choice((-1.0, 1.0)) for _ in range(dim)] for _ in range(N_VOCAB)]
-    out = [[0.0] * dim for _ in range(N_VOCAB)]
+    embed = [[rng.choice((-1.0, 1.0)) for _ in range(dim)] for _ in range(n_vocab)]
+    out = [[0.0] * dim for _ in range(n_vocab)]
     for token, following in () if flat else table.items():
         out[following] = [a + b for a, b in zip(out[following], embed[token])]
     one = _matrix([[1.0] * dim], dim)[1]
@@ -106,14 +108,16 @@ def chain_model(to, table, eos=STOP, generation=None, extra_tokens=(), n_ctx=102
                  "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"):
         tensors[layer + name + ".weight"] = ([dim, dim], zero)
     write_tensors(to / "model.safetensors", tensors)
-    write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx)
+    write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx, n_vocab)
+    if pieces:
+        write_pieces(to / "tokenizer.json", pieces)
     return to
 
 
-def write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx):
+def write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx, n_vocab):
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim,
               "intermediate_size": dim, "num_hidden_layers": 1, "num_attention_heads": dim // 64,
-              "num_key_value_heads": dim // 64, "vocab_size": N_VOCAB, "max_position_embeddings": n_ctx,
+              "num_key_value_heads": dim // 64, "vocab_size": n_vocab, "max_position_embeddings": n_ctx,
               "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "eos_token_id": eos,
               "bos_token_id": START, "tie_word_embeddings": False}
     (to / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -125,6 +129,18 @@ def write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx):
                              "rstrip": False, "normalized": False, "special": False}
                             for i, text in enumerate(extra_tokens)]
     (to / "tokenizer.json").write_text(json.dumps(tok), encoding="utf-8")
+
+
+def write_pieces(path, pieces):
+    tok = json.loads(path.read_text(encoding="utf-8"))
+    tok["model"] = {"type": "BPE", "byte_fallback": True, "unk_token": None, "merges": [],
+                    "vocab": {f"<0x{i:02X}>": i for i in range(256)} | {p: 259 + i for i, p in enumerate(pieces)}}
+    tok["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    tok["pre_tokenizer"] = tok["post_processor"] = None
+    tok["decoder"] = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+        {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    path.write_text(json.dumps(tok), encoding="utf-8")
 
 
 def chain(*parts):

@@ -10,6 +10,7 @@
 
 #include "base/jscan.h"
 #include "base/log.h"
+#include "text/detok.h"
 #include "text/tokenizer_int.h"
 #include "text/unicode.h"
 
@@ -82,34 +83,73 @@ void fuzz_remove(const char *name) {
     unlink(path);
 }
 
-/* The table of bytes, joined, is what decode writes. SentencePiece's decoders cannot keep that:
- * they strip the whole text's first blank and replace a broken run of byte tokens byte by byte. */
-static void check_bytes(const struct hr_tokenizer *tok, const struct hr_ids *ids) {
-    const struct hr_token_bytes *tb = hr_tokenizer_bytes(tok);
-    struct hr_buf bytes = {0}, lossy = {0}, decoded = {0};
+void fuzz_make_utf8(struct hr_buf *out, const uint8_t *s, size_t n) {
+    size_t good = 0;
+    for (size_t i = 0; i < n;) {
+        bool valid, more;
+        int len = hr_utf8_scan(s + i, n - i, &valid, &more);
+        if (!valid) {
+            hr_buf_append(out, s + good, i - good);
+            hr_buf_append(out, "\xef\xbf\xbd", 3);
+            good = i + (size_t)len;
+        }
+        i += (size_t)len;
+    }
+    hr_buf_append(out, s + good, n - good);
+}
+
+/* Joins the bytes of tokens as struct hr_token_bytes says that they make a text. */
+static void join_bytes(const struct hr_tokenizer *tok, const struct hr_ids *ids, struct hr_buf *out) {
+    const struct hr_token_bytes *b = hr_tokenizer_bytes(tok);
+    bool first = true;
     for (size_t i = 0; i < ids->len; i++) {
         int32_t id = ids->data[i];
-        FUZZ_CHECK(id >= 0 && id < hr_tokenizer_n_vocab(tok) && id < tb->n_tokens);
-        hr_buf_append(&bytes, tb->bytes + tb->offset[id], tb->offset[id + 1] - tb->offset[id]);
+        FUZZ_CHECK(id >= 0 && id < hr_tokenizer_n_vocab(tok) && id < b->n_tokens);
+        if (b->hidden[id]) continue;
+        const uint32_t *offset = first && b->first_offset ? b->first_offset : b->offset;
+        const uint8_t *bytes = first && b->first_offset ? b->first_bytes : b->bytes;
+        hr_buf_append(out, bytes + offset[id], offset[id + 1] - offset[id]);
+        first = false;
     }
-    hr_utf8_append_lossy(&lossy, (const uint8_t *)bytes.data, bytes.len);
+}
+
+/* The table of bytes, joined, is what decode writes; a broken run of byte tokens is replaced in
+ * SentencePiece's own way. Cutting a text in two and joining it gives the same text. */
+static void check_bytes(const struct hr_tokenizer *tok, const struct hr_ids *ids) {
+    const struct hr_token_bytes *b = hr_tokenizer_bytes(tok);
+    struct hr_buf bytes = {0}, want = {0}, decoded = {0}, parts[2] = {0};
+    size_t bad, n_strip = 0;
+    hr_buf_reserve(&bytes, 1);
+    join_bytes(tok, ids, &bytes);
+    while (n_strip < bytes.len && n_strip < (size_t)b->n_strip && (uint8_t)bytes.data[n_strip] == b->strip)
+        n_strip++;
+    fuzz_make_utf8(&want, (const uint8_t *)bytes.data + n_strip, bytes.len - n_strip);
+    bool valid = hr_utf8_valid(bytes.data + n_strip, bytes.len - n_strip, &bad);
     hr_tokenizer_decode(tok, ids->data, ids->len, true, &decoded);
-    size_t bad;
     FUZZ_CHECK(hr_utf8_valid(decoded.data, decoded.len, &bad));
-    if (tok->decoder.kind == HR_DECODER_BYTE_LEVEL)
-        FUZZ_CHECK(lossy.len == decoded.len &&
-                   (lossy.len == 0 || memcmp(lossy.data, decoded.data, lossy.len) == 0));
+    if (tok->decoder.kind == HR_DECODER_BYTE_LEVEL || valid)
+        FUZZ_CHECK(want.len == decoded.len && (want.len == 0 || memcmp(want.data, decoded.data, want.len) == 0));
+    size_t cut[2] = {bytes.len / 2, bytes.len};
+    while (cut[0] < bytes.len && ((uint8_t)bytes.data[cut[0]] & 0xc0) == 0x80) cut[0]++;
+    size_t dropped = hr_detok_parts(tok, ids->data, ids->len, cut, 2, parts);
+    hr_buf_append(&parts[0], parts[1].data, parts[1].len);
+    FUZZ_CHECK(hr_utf8_valid(parts[0].data, parts[0].len, &bad));
+    if (valid)
+        FUZZ_CHECK(!dropped && parts[0].len == decoded.len &&
+                   (decoded.len == 0 || memcmp(parts[0].data, decoded.data, decoded.len) == 0));
     hr_buf_clear(&decoded);
     hr_tokenizer_decode(tok, ids->data, ids->len, false, &decoded);
     FUZZ_CHECK(hr_utf8_valid(decoded.data, decoded.len, &bad));
     hr_buf_finish(&bytes);
-    hr_buf_finish(&lossy);
+    hr_buf_finish(&want);
     hr_buf_finish(&decoded);
+    hr_buf_finish(&parts[0]);
+    hr_buf_finish(&parts[1]);
 }
 
 void fuzz_use_tokenizer(const struct hr_tokenizer *tok, const char *text, size_t len) {
     struct hr_buf valid = {0};
-    hr_utf8_append_lossy(&valid, (const uint8_t *)text, len);
+    fuzz_make_utf8(&valid, (const uint8_t *)text, len);
     char *exact = fuzz_copy(valid.data, valid.len);
     struct hr_span half = {valid.len / 4, valid.len / 2};
     for (int mode = 0; mode < 8; mode++) {

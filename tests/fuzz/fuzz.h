@@ -42,6 +42,9 @@ void fuzz_write(const char *name, const void *data, size_t len);
 void fuzz_read(const char *name, struct hr_buf *out); /* appends; nothing when there is no file */
 void fuzz_remove(const char *name);
 
+/* Appends bytes, each maximal invalid subpart as U+FFFD. */
+void fuzz_make_utf8(struct hr_buf *out, const uint8_t *s, size_t n);
+
 /* Encodes and decodes in every mode and holds the results to tokenizer.h. */
 void fuzz_use_tokenizer(const struct hr_tokenizer *tok, const char *text, size_t len);
 

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct hr_err err = {0};
     struct hr_buf valid = {0};
     size_t n = data[0], len = size - 1 - n;
-    hr_utf8_append_lossy(&valid, data + 1, n);
+    fuzz_make_utf8(&valid, data + 1, n);
     char *text = fuzz_copy(valid.data, valid.len), *table = fuzz_copy(data + 1 + n, len);
     if (hr_charsmap_create((const uint8_t *)table, len, &m, &err) == HR_OK) {
         run(m, text, valid.len);

@@ -12,7 +12,8 @@
 
 /* Tokens: 0 "a", 1 "b", 2 "Answer\n\n", 3 "" (control), 4 "xyz", 5 "\xf0\x9f", 6 "\x8d\xb5". */
 static const uint32_t offset[] = {0, 1, 2, 10, 10, 13, 15, 17};
-static const struct hr_engine_bytes bytes = {(const uint8_t *)"abAnswer\n\nxyz\xf0\x9f\x8d\xb5", offset, 7};
+static const struct hr_engine_bytes bytes = {
+    .bytes = (const uint8_t *)"abAnswer\n\nxyz\xf0\x9f\x8d\xb5", .offset = offset, .n_tokens = 7};
 static const int32_t prompt[] = {4, 0, 4};
 
 static struct hr_request request(int max_tokens) {
@@ -99,6 +100,38 @@ static void ignore_eos_silences_eos_but_not_the_users_stop_ids(void **state) {
     hr_flight_destroy(&f);
 }
 
+/* Tokens: 0 " a", 1 " ", 2 "x", which is hidden; as the first one, 0 is "a". */
+static void expect_front(const struct hr_engine_bytes *b, int64_t n_bytes) {
+    struct hr_request r = request(9);
+    struct hr_flight *f;
+    size_t len[1];
+    stops(&r, (const char *const[]){" a"}, len, 1);
+    f = hr_flight_create(&r, b);
+    hr_flight_push(f, 2, b);
+    hr_flight_push(f, 0, b);
+    assert_false(f->finished); /* its blank is no text */
+    hr_flight_push(f, 1, b);
+    hr_flight_push(f, 0, b);
+    assert_true(f->finished);
+    assert_int_equal(f->end.n_bytes, n_bytes);
+    hr_flight_destroy(&f);
+    stops(&r, (const char *const[]){"x"}, len, 1);
+    f = hr_flight_create(&r, b);
+    hr_flight_push(f, 2, b);
+    assert_false(f->finished);
+    hr_flight_destroy(&f);
+}
+
+static void what_is_no_text_matches_no_stop_string(void **state) {
+    static const uint32_t at[] = {0, 2, 3, 4}, first_at[] = {0, 1, 2, 3};
+    static const bool hidden[] = {false, false, true};
+    struct hr_engine_bytes b = {.bytes = (const uint8_t *)" a x", .offset = at, .hidden = hidden, .n_tokens = 3};
+    b.n_strip = 1, b.strip = ' ';
+    expect_front(&b, 3);
+    b.n_strip = 0, b.first_bytes = (const uint8_t *)"a x", b.first_offset = first_at;
+    expect_front(&b, 2);
+}
+
 static void a_replay_reaches_the_same_state(void **state) {
     struct hr_request r = request(8);
     size_t len[1];
@@ -142,6 +175,7 @@ int main(void) {
         cmocka_unit_test(a_stop_string_is_found_across_tokens),
         cmocka_unit_test(eos_as_the_last_allowed_token_is_a_stop),
         cmocka_unit_test(ignore_eos_silences_eos_but_not_the_users_stop_ids),
+        cmocka_unit_test(what_is_no_text_matches_no_stop_string),
         cmocka_unit_test(a_replay_reaches_the_same_state),
         cmocka_unit_test(a_journal_that_ends_in_the_last_token_finishes_at_once),
     };

@@ -17,6 +17,7 @@
 
 #include "text/base64.h"
 #include "text/charsmap.h"
+#include "text/detok.h"
 #include "text/tokenizer.h"
 #include "text/uniclass.h"
 
@@ -111,6 +112,33 @@ static void test_scored_bytes_runs_and_control_tokens(void **state) {
     EXPECT(t, "b  b", SPACE, B, RUN, SPACE, B); /* each stretch of text gets the space */
     EXPECT(t, "b" BLANK BLANK "b", SPACE, B, RUN, SPACE, B);
     expect_text(t, (const int32_t[]){SPACE_A, BYTE_C3, BYTE_A9, RUN, B}, 5, "a\xc3\xa9  b");
+    hr_tokenizer_destroy(&t);
+}
+
+static void expect_cut(const struct hr_tokenizer *t, const int32_t *ids, size_t n, size_t cut,
+                       const char *want, size_t want_dropped) {
+    struct hr_buf out = {0};
+    assert_int_equal(hr_detok_parts(t, ids, n, &cut, 1, &out), want_dropped);
+    assert_string_equal(hr_buf_cstr(&out), want);
+    hr_buf_finish(&out);
+}
+
+/* Whose decoder strips one blank at the very front and reads a run of byte tokens as a whole. */
+static void test_cuts_of_a_sentencepiece_text(void **state) {
+    (void)state;
+    struct hr_tokenizer *t = from_scores(-1, -2);
+    const struct hr_token_bytes *b = hr_tokenizer_bytes(t);
+    const int32_t ids[] = {BOS, SPACE_A, BYTE_C3, BYTE_A9, RUN, B}; /* 2 1 1 2 1 bytes */
+    assert_int_equal(b->n_strip, 1);
+    assert_int_equal(b->strip, ' ');
+    expect_cut(t, ids, 6, 7, "a\xc3\xa9  b", 0);
+    expect_cut(t, ids, 6, 5, "a\xc3\xa9 ", 0);
+    expect_cut(t, ids, 6, 2, "a", 0);
+    expect_cut(t, ids, 6, 1, "", 0); /* the blank that is stripped */
+    expect_cut(t, ids, 6, 3, "a\xef\xbf\xbd", 0);
+    expect_cut(t, ids, 3, 3, "a", 1);
+    const int32_t broken[] = {RUN, BYTE_C3, BYTE_C3, BYTE_A9, B}; /* the whole run is lost */
+    expect_cut(t, broken, 5, 6, " \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "b", 0);
     hr_tokenizer_destroy(&t);
 }
 
@@ -545,6 +573,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_highest_score_merges_first),
         cmocka_unit_test(test_scored_bytes_runs_and_control_tokens),
+        cmocka_unit_test(test_cuts_of_a_sentencepiece_text),
         cmocka_unit_test(test_scores_that_are_missing_or_no_numbers_are_refused),
         cmocka_unit_test(test_plain_merges_of_white_tokens),
         cmocka_unit_test(test_a_character_that_vanishes_lets_its_neighbours_merge),

@@ -224,7 +224,11 @@ static void test_ids_and_bytes_of_tokens(void **state) {
     assert_int_equal(b->n_tokens, N_TOKENS);
     assert_int_equal(b->offset[262] - b->offset[261], 5);
     assert_memory_equal(b->bytes + b->offset[261], " hell", 5);
-    assert_int_equal(b->offset[IM_END + 1], b->offset[IM_END]); /* special: nothing */
+    assert_true(b->hidden[IM_END]); /* special: no text, though it has bytes */
+    assert_int_equal(b->offset[IM_END + 1] - b->offset[IM_END], 10);
+    assert_false(b->hidden[TOOL]);
+    assert_int_equal(b->n_strip, 0);
+    assert_null(b->first_offset);
     assert_int_equal(b->offset[TOOL + 1] - b->offset[TOOL], 6);
     assert_true(hr_tokenizer_is_special(t, IM_END));
     assert_false(hr_tokenizer_is_special(t, TOOL));
@@ -313,6 +317,29 @@ static void test_detok_equals_decode(void **state) {
         hr_buf_finish(&all);
     }
     assert_true(dropped_once > 100);
+    hr_tokenizer_destroy(&t);
+}
+
+static void expect_parts(const struct hr_tokenizer *t, const int32_t *ids, size_t n, size_t cut0, size_t cut1,
+                         const char *want0, const char *want1, size_t want_dropped) {
+    struct hr_buf out[2] = {0};
+    assert_int_equal(hr_detok_parts(t, ids, n, (const size_t[]){cut0, cut1}, 2, out), want_dropped);
+    assert_string_equal(hr_buf_cstr(&out[0]), want0);
+    assert_string_equal(hr_buf_cstr(&out[1]), want1);
+    hr_buf_finish(&out[0]);
+    hr_buf_finish(&out[1]);
+}
+
+static void test_parts_of_a_text(void **state) {
+    (void)state;
+    struct hr_tokenizer *t = make("gpt-2", false);
+    const int32_t ids[] = {IM_START, 258, 0xf0, 0x9f, TOOL, IM_END, 0xe4, 0xba}; /* 4 2 6 2 bytes */
+    expect_parts(t, ids, 8, 0, 14, "", "hell" R_ "<tool>", 2);
+    expect_parts(t, ids, 8, 2, 4, "he", "ll", 0);
+    expect_parts(t, ids, 8, 4, 6, "hell", R_, 0); /* half a character, and something follows */
+    expect_parts(t, ids, 8, 6, 9, "hell" R_, "<to", 0);
+    expect_parts(t, ids, 4, 4, 6, "hell", "", 2); /* half a character at the end */
+    expect_parts(t, ids, 8, 4, 4, "hell", "", 0);
     hr_tokenizer_destroy(&t);
 }
 
@@ -503,6 +530,7 @@ int main(void) {
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_detok_never_gives_half_a_character),
         cmocka_unit_test(test_detok_equals_decode),
+        cmocka_unit_test(test_parts_of_a_text),
         cmocka_unit_test(test_vocabularies_that_are_refused),
         cmocka_unit_test(test_json_characters_with_byte_fallback),
         cmocka_unit_test(test_json_added_tokens),
