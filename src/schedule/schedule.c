@@ -206,7 +206,7 @@ static struct choice choose_any(struct hr_sched *s) {
 static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
     struct group *g = &s->groups[seq->group];
     for (struct hr_seq *q = line_of(s, seq)->head; q != seq; q = q->next) q->n_passed++;
-    if (s->cold.head && !seq->cold) s->cold.head->n_passed++;
+    if (s->cold.head && !seq->cold && !seq->started) s->cold.head->n_passed++;
     wait_remove(s, seq);
     if (seq->n_kept) hr_kv_forget(s->kv, seq->tokens, seq->n_kept);
     seq->n_kept = 0;
