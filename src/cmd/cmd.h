@@ -14,7 +14,7 @@ enum hr_exit {
     HR_EXIT_DONE = 0,        /* all is done, or the cap is reached */
     HR_EXIT_FAILED = 1,      /* the operating system, a device or headrace itself failed */
     HR_EXIT_USAGE = 2,       /* wrong usage or configuration, or somebody else holds the lock */
-    HR_EXIT_REJECTS = 3,     /* done, but some rows were rejected */
+    HR_EXIT_REJECTS = 3,     /* done, but some rows were rejected, or verify found a bound broken */
     HR_EXIT_INTERRUPTED = 4, /* the same command goes on from here */
     /* 5 is reserved */
 };
@@ -28,6 +28,7 @@ int hr_cmd_run(int argc, char **argv);
 int hr_cmd_status(int argc, char **argv);
 int hr_cmd_tokenize(int argc, char **argv);
 int hr_cmd_render(int argc, char **argv);
+int hr_cmd_verify(int argc, char **argv);
 int hr_cmd_bench(int argc, char **argv);
 
 /* "0.1.0", or "0.1.0 (89ed35c)" when built from a git checkout. Static. */

@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"status", "Tell how far the jobs under an output folder are, live or dead.", hr_cmd_status},
     {"tokenize", "Turn text into token ids and back, JSON lines in and out.", hr_cmd_tokenize},
     {"render", "Render chat templates, JSON lines in and out.", hr_cmd_render},
+    {"verify", "Compare a model's tokens and logits with transformers', and bf16 with f32.", hr_cmd_verify},
     {"bench", "Measure prefill and decode speed, load time and memory.", hr_cmd_bench},
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
@@ -46,7 +47,7 @@ static void print_help(FILE *to) {
         to,
         "\n'headrace help COMMAND' lists its options; 'headrace --version' tells about the build.\n"
         "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration or locked, 3 done with\n"
-        "rejected rows, 4 interrupted (the same command goes on).\n");
+        "rejected rows (verify: a bound is broken), 4 interrupted (the same command goes on).\n");
 }
 
 static int unknown_command(const char *word) {

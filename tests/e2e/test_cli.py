@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["run", "status", "tokenize", "render", "bench"]
+COMMANDS = ["run", "status", "tokenize", "render", "verify", "bench"]
 
 
 def test_help_lists_every_command_with_one_line(headrace):

@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the goldens of this folder: the reference implementations' own numbers.
+"""Makes goldens: the reference implementations' own numbers.
 
-Run by a person, never by CI:
+For a model of your own, on any machine with transformers; the file is for `headrace verify`:
+
+    pip install torch transformers          (and gguf, for a .gguf file)
+    make_goldens.py --model DIR --out goldens.jsonl [--prompts FILE.jsonl] [--n-tokens 64]
+    headrace verify --model DIR --against goldens.jsonl
+
+For this folder, run by a person, never by CI:
 
     pip install torch transformers accelerate gguf
-    tests/golden/make_goldens.py [dequant] [tiny] [demo]          (all three when none is named)
+    tests/golden/make_goldens.py [dequant] [tiny] [verify] [demo]         (all when none is named)
 
 dequant   tests/golden/dequant/: blocks of every weight format and their f32 values, by gguf-py.
 tiny      tests/golden/tiny-*/: random models of a few hundred kB and transformers' logits for them;
           a folder's name makes that one alone.
+verify    tests/golden/verify/: for a tiny model what --model makes for yours.
 demo      the demo model as a Hugging Face directory of bf16 weights in the cache, and
           tests/golden/demo/: transformers' greedy answers and teacher-forced logits, in float32 on
           those weights. What is too large to commit goes to the cache too.
@@ -19,14 +26,15 @@ transformers only in the last bits.
 """
 
 import argparse
+import datetime
 import functools
+import hashlib
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 
-import gguf
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -51,7 +59,8 @@ def write_json(path, value):
 
 
 def write_jsonl(path, rows):
-    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+    path.write_text("".join(json.dumps(r, ensure_ascii=False, allow_nan=False) + "\n" for r in rows),
+                    encoding="utf-8")
 
 
 # --- dequant: blocks and what they mean --------------------------------------------------------
@@ -65,6 +74,8 @@ def scale_fields(quant):
 
 
 def make_dequant():
+    import gguf
+
     out = HERE / "dequant"
     out.mkdir(exist_ok=True)
     rng = np.random.default_rng(20250701)
@@ -100,14 +111,22 @@ def make_dequant():
 # --- running the reference ----------------------------------------------------------------------
 
 
-def load_reference(path):
+def where_it_is(path):
+    """A model as from_pretrained wants it: a directory, or a GGUF file in one."""
+    path = pathlib.Path(path)
+    if path.suffix == ".gguf":
+        return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+    return {"pretrained_model_name_or_path": path}
+
+
+def load_reference(path, dtype="float32", device="cpu"):
     import torch
     from transformers import AutoModelForCausalLM
 
     torch.set_num_threads(int(os.environ.get("GOLDEN_THREADS", "1")))
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32,
+    model = AutoModelForCausalLM.from_pretrained(**where_it_is(path), dtype=getattr(torch, dtype),
                                                  attn_implementation="eager")
-    return model.eval()
+    return model.to(device).eval()
 
 
 def logits_of(model, ids):
@@ -118,21 +137,126 @@ def logits_of(model, ids):
         return model(torch.tensor([ids])).logits[0].float().numpy()
 
 
-def greedy_of(model, ids, n_max, eos):
-    """Tokens and the lead of each over the second best, in logits. Stops after a token of eos."""
+def greedy_steps(model, ids, n_max, eos):
+    """The greedy answer: (token, logits [vocab] f32) a step. Ends with a token of eos."""
     import torch
 
-    tokens, margins, cache = [], [], None
-    step = torch.tensor([ids])
-    with torch.no_grad():
-        while len(tokens) < n_max and not (tokens and tokens[-1] in eos):
-            result = model(step, past_key_values=cache, use_cache=True)
-            cache = result.past_key_values
-            best = torch.topk(result.logits[0, -1].float(), 2)
-            tokens.append(int(best.indices[0]))
-            margins.append(round(float(best.values[0] - best.values[1]), 6))
-            step = torch.tensor([[tokens[-1]]])
+    cache, step = None, torch.tensor([ids])
+    for _ in range(n_max):
+        with torch.no_grad():
+            result = model(step.to(model.device), past_key_values=cache, use_cache=True)
+        cache, logits = result.past_key_values, result.logits[0, -1].float().cpu()
+        token = int(torch.topk(logits, 2).indices[0])
+        yield token, logits
+        if token in eos:
+            return
+        step = torch.tensor([[token]])
+
+
+def greedy_of(model, ids, n_max, eos):
+    """Tokens and the lead of each over the second best, in logits."""
+    tokens, margins = [], []
+    for token, logits in greedy_steps(model, ids, n_max, eos):
+        best = logits.topk(2).values
+        tokens.append(token)
+        margins.append(round(float(best[0] - best[1]), 6))
     return tokens, margins
+
+
+# --- goldens for `headrace verify` --------------------------------------------------------------
+
+PROMPTS = [
+    {"id": "facts", "prompt": "Name three rivers of France, and say in one sentence where each of them rises."},
+    {"id": "code", "prompt": "Write a C function that reverses a singly linked list, with a short comment."},
+    {"id": "numbers", "prompt": "A train leaves at 9:40 and arrives at 13:05. How long does it travel?"},
+    {"id": "unicode", "prompt": "Übersetze ins Englische: „Der Mühlbach trägt das Wasser zum Rad.“ 水 🚰"},
+    {"id": "turns", "messages": [
+        {"role": "system", "content": "Answer in one short sentence."},
+        {"role": "user", "content": "What is a headrace?"},
+        {"role": "assistant", "content": "It is the channel that brings water to a mill wheel."},
+        {"role": "user", "content": "And a tailrace?"}]},
+    {"id": "list", "prompt": "1. Wash the rice\n2. Boil the water\n\nGo on with this list."},
+]
+
+
+def read_prompts(path):
+    rows = [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
+    for i, row in enumerate(rows):
+        if not ("messages" in row or isinstance(row.get("prompt"), str)):
+            raise SystemExit(f"{path}: row {i + 1} has neither \"messages\" nor a text \"prompt\"")
+    return rows
+
+
+def identity_of(path, model):
+    """What headrace can compare with its own reading of the model."""
+    config = model.config.get_text_config()
+    file = pathlib.Path(path) / "config.json"
+    heads = config.num_attention_heads
+    return {"model_type": config.model_type,
+            "config_sha256": hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None,
+            "vocab_size": config.vocab_size, "num_hidden_layers": config.num_hidden_layers,
+            "hidden_size": config.hidden_size, "intermediate_size": config.intermediate_size,
+            "num_attention_heads": heads,
+            "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
+            "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads}
+
+
+def top_of(logits, n_top):
+    """[ids, logprobs, rest] of a position: the best tokens with their natural log-probabilities, and the
+    logarithm of what all others have together (None: nothing)."""
+    logprobs = logits.double().log_softmax(-1)
+    best = logprobs.topk(min(n_top, len(logprobs)) if n_top else len(logprobs))
+    logprobs[best.indices] = float("-inf")
+    rest = float(logprobs.logsumexp(-1))
+    if not bool(best.values.isfinite().all()):
+        raise SystemExit("the reference's logits are not finite: the model overflows in this precision")
+    return [best.indices.tolist(), [round(v, 7) for v in best.values.tolist()],
+            round(rest, 7) if rest > float("-inf") else None]
+
+
+def rendered_of(tokenizer, row):
+    """The text that the model sees, and its ids."""
+    if not tokenizer.chat_template:
+        if "messages" in row:
+            raise SystemExit("the model has no chat template: give prompts with \"prompt\" alone")
+        return row["prompt"], tokenizer(row["prompt"])["input_ids"]
+    messages = row.get("messages") or [{"role": "user", "content": row["prompt"]}]
+    kind = {"tools": row.get("tools"), "add_generation_prompt": True}
+    return (tokenizer.apply_chat_template(messages, tokenize=False, **kind),
+            tokenizer.apply_chat_template(messages, return_dict=True, **kind)["input_ids"])
+
+
+def make_goldens(path, out, prompts, n_tokens, n_top, dtype="float32", device="cpu"):
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**where_it_is(path))
+    model = load_reference(path, dtype, device)
+    ends = model.generation_config.eos_token_id
+    eos = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+    now = datetime.datetime.now().replace(microsecond=0).isoformat()
+    rows = []
+    for i, row in enumerate(prompts):
+        rendered, ids = rendered_of(tokenizer, row)
+        greedy, top = [], []
+        for token, logits in greedy_steps(model, ids, n_tokens, eos):
+            greedy.append(token)
+            top.append(top_of(logits, n_top))
+        asked = {k: row[k] for k in ("messages", "prompt", "tools") if k in row}
+        rows.append({"id": row.get("id", i + 1), **asked, "rendered": rendered, "prompt_ids": ids,
+                     "greedy": greedy, "text": tokenizer.decode(greedy), "top": top})
+        print(f"{i + 1} of {len(prompts)}: {len(ids)} prompt tokens, {len(greedy)} answered", flush=True)
+    head = {"format": "headrace-goldens", "version": 1, "model": identity_of(path, model),
+            "chat": bool(tokenizer.chat_template), "now": now, "n_prompts": len(rows), "top": n_top,
+            "made_with": {"torch": torch.__version__, "transformers": transformers.__version__,
+                          "dtype": dtype, "device": device}}
+    write_jsonl(pathlib.Path(out), [head, *rows])
+
+
+def make_verify():
+    out = HERE / "verify"
+    out.mkdir(exist_ok=True)
+    make_goldens(HERE / "tiny-qwen3", out / "tiny-qwen3.jsonl", PROMPTS, 16, 24)
 
 
 # --- tiny: random models ------------------------------------------------------------------------
@@ -284,6 +408,7 @@ def field(reader, key):
 
 def convert_weights(reader, n_heads, n_kv_heads):
     """Dequantised weights under Hugging Face names, rotary rows back in rotate-half order, bf16."""
+    import gguf
     import torch
 
     tensors = {}
@@ -299,6 +424,7 @@ def convert_weights(reader, n_heads, n_kv_heads):
 
 
 def write_demo_tokenizer(reader, path):
+    import gguf
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
     tokens = field(reader, "tokenizer.ggml.tokens")
@@ -340,11 +466,8 @@ def check_demo_tokenizer(path):
 def check_against_transformers(tensors, path):
     """transformers reads GGUF files too, with its own code: both must give the same weights."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    path = pathlib.Path(path)
-    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name,
-                                                 dtype=torch.float32)
+    model = load_reference(path)
     for key, want in model.state_dict().items():
         if key == "lm_head.weight":
             continue
@@ -353,6 +476,7 @@ def check_against_transformers(tensors, path):
 
 
 def make_bf16_dir():
+    import gguf
     from safetensors.torch import save_file
 
     path = demo_gguf()
@@ -448,12 +572,28 @@ def make_demo():
 
 
 def main():
-    makers = {"dequant": make_dequant, "tiny": make_tiny, "demo": make_demo}
+    makers = {"dequant": make_dequant, "tiny": make_tiny, "verify": make_verify, "demo": make_demo}
     one = {name: functools.partial(make_tiny_model, name) for name in TINY}
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", help="dequant, tiny (or one of its folders), demo; "
-                        "all three when none is named")
-    what = parser.parse_args().what or list(makers)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="dequant, tiny (or one of its folders), verify, demo; all when none "
+                        "is named")
+    parser.add_argument("--model", help="a model of your own: a Hugging Face directory or a .gguf file")
+    parser.add_argument("--out", help="where its goldens go")
+    parser.add_argument("--prompts", help="rows with \"messages\" or a text \"prompt\"; default: six of our own")
+    parser.add_argument("--n-tokens", type=int, default=N_GREEDY, help="tokens of an answer (64)")
+    parser.add_argument("--top", type=int, default=N_TOP, help="log-probabilities kept of a position (64); 0 keeps all")
+    parser.add_argument("--dtype", default="float32", help="what the reference computes in (float32)")
+    parser.add_argument("--device", default="cpu", help="where it computes, such as cuda (cpu)")
+    args = parser.parse_args()
+    if bool(args.model) != bool(args.out) or (args.model and args.what):
+        parser.error("--model and --out go together, and without names")
+    if args.top == 1 or args.top < 0:
+        parser.error("--top expects 2 or more, or 0 for all")
+    if args.model:
+        prompts = read_prompts(args.prompts) if args.prompts else PROMPTS
+        make_goldens(args.model, args.out, prompts, args.n_tokens, args.top, args.dtype, args.device)
+        return
+    what = args.what or list(makers)
     CACHE.mkdir(parents=True, exist_ok=True)
     for name in what:
         make = makers.get(name) or one.get(name)
