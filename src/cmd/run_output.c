@@ -150,14 +150,36 @@ static void write_row(const struct sample *s, const struct hr_tokenizer *tok, st
     hr_buf_finish(&reason);
 }
 
+/* Which value of which layer and token was the first that was not finite. */
+static void say_where(const struct sample *s, char *out, size_t n) {
+    const struct hr_fault *f = &s->end.fault;
+    const struct hr_ids *prompt = &s->row->prompt.ids;
+    char place[120];
+    if (f->stage == HR_STAGE_PENALTIES) {
+        snprintf(out, n, "the model's own were finite, the row's penalties made them overflow");
+        return;
+    }
+    if (f->stage == HR_STAGE_NONE) {
+        snprintf(out, n, "computed again all were finite, so test the machine's memory, then use --retry-rejects");
+        return;
+    }
+    bool in_prompt = f->position < (int)prompt->len;
+    int i = in_prompt ? f->position : f->position - (int)prompt->len;
+    hr_fault_describe(f, place, sizeof place);
+    snprintf(out, n, "the first such value is in %s, at token %d of the %s (id %d)", place, i,
+             in_prompt ? "prompt" : "completion", (int)(in_prompt ? prompt->data : s->tokens.data)[i]);
+}
+
 static enum hr_status reject_numeric(struct commit *c, const struct sample *s) {
     const struct row *row = s->row;
     struct hr_buf line = {0};
-    char reason[160];
+    char where[200], reason[400];
     bool known;
     uint8_t key[16];
+    say_where(s, where, sizeof where);
     snprintf(reason, sizeof reason,
-             "the model's logits for completion token %d were not finite (NaN or infinite)", s->end.n_tokens);
+             "the model's logits for completion token %d were not finite (NaN or infinite): %s", s->end.n_tokens,
+             where);
     const struct hr_manifest *m = row->ds->m;
     run_key("sample", row->record.ident, 16, row->occurrence, s->index, key);
     hr_record_write_reject(&row->record.id_json, m->dataset, m->shards[row->i_shard], row->line_no, s->index,
@@ -239,8 +261,10 @@ static void commit_ended(struct commit *c) {
         if (s->end.finish == HR_FINISH_NUMERIC) {
             ds->n_numeric++;
             ds->rejects++;
-            hr_warn("%s: row %.*s sample %d rejected: logits were not finite", ds->m->dataset,
-                    (int)s->row->record.id_json.len, s->row->record.id_json.data, s->index);
+            char where[200];
+            say_where(s, where, sizeof where);
+            hr_warn("%s: row %.*s sample %d rejected: logits were not finite: %s", ds->m->dataset,
+                    (int)s->row->record.id_json.len, s->row->record.id_json.data, s->index, where);
         } else {
             ds->rows_done++;
             ds->rows_length += s->end.finish == HR_FINISH_LENGTH;

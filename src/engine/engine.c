@@ -122,6 +122,24 @@ static void lay_out(struct hr_engine *e, const struct hr_sched_piece *pieces, in
     };
 }
 
+/* Where the numbers of a sequence that has no next token first went wrong: its steps are computed once more,
+ * in order, and looked at. The bits that this writes to its pages, shared ones too, are those that are there.
+ * The step's own batch has served and is written over, and so is the first of out_flights. */
+static void find_fault(struct hr_engine *e, struct hr_flight *f, struct hr_fault *fault) {
+    const int n = f->seq.n_tokens, chunk = e->opts.step_tokens;
+    fault->stage = HR_STAGE_NONE;
+    for (int pos = 0; pos < n && fault->stage == HR_STAGE_NONE; pos += chunk) {
+        struct hr_sched_piece piece = {.seq = &f->seq,
+                                       .pos0 = pos,
+                                       .n_rows = n - pos < chunk ? n - pos : chunk,
+                                       .samples = n - pos <= chunk};
+        struct hr_batch batch;
+        lay_out(e, &piece, 1, &batch);
+        hr_model_find_fault(e->model, &batch, fault);
+    }
+    if (fault->stage == HR_STAGE_NONE && f->n_seen > 0) fault->stage = HR_STAGE_PENALTIES;
+}
+
 /* A canary has ended otherwise than the row before it: what that was computed from leaves the cache, and who
  * goes on with it is named. */
 static void spoil(struct hr_engine *e, struct hr_flight *canary) {
@@ -172,12 +190,13 @@ static int sample(struct hr_engine *e, int n_out, int *n_sampled) {
             continue;
         }
         if (token < 0) {
-            int n = f->seq.n_tokens - f->seq.n_prompt;
-            e->step_events[n_events++] = (struct hr_event){.kind = HR_EVENT_FINISH,
-                                                           .request = f->request,
-                                                           .finish = HR_FINISH_NUMERIC,
-                                                           .n_tokens = n,
-                                                           .n_bytes = f->n_bytes};
+            struct hr_event *end = &e->step_events[n_events++];
+            *end = (struct hr_event){.kind = HR_EVENT_FINISH,
+                                     .request = f->request,
+                                     .finish = HR_FINISH_NUMERIC,
+                                     .n_tokens = f->seq.n_tokens - f->seq.n_prompt,
+                                     .n_bytes = f->n_bytes};
+            find_fault(e, f, &end->fault);
             retire(e, f, -1);
             continue;
         }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "model/fault.h"
 
 #define HR_ENGINE_GROUPS_MAX 64
 
@@ -100,6 +101,7 @@ struct hr_event {
     int stop_index;
     int n_tokens;      /* completion tokens in all, resumed and the stop token included */
     int64_t n_bytes;   /* of the completion's token bytes (stripped ones too), how many are the answer */
+    struct hr_fault fault; /* NUMERIC: the first value that is not finite; NONE: all were, computed again */
 };
 
 HR_MUST_USE enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_opts *opts,

@@ -44,6 +44,9 @@ struct hr_model {
     /* Activations, [max_tokens, *] and [max_out, *]. */
     struct hr_tensor *y; /* [max_tokens, dim] f32: a block's result before its norm; or NULL */
     struct hr_tensor *x, *h, *qkv, *q, *att, *gate_up, *ff, *h_out, *logits;
+    /* While a fault is looked for: where it goes, borrowed; else NULL. */
+    struct hr_fault *fault;
+    float *row; /* owned; host memory for one row of any activation */
 };
 
 static int qkv_rows(const struct hr_model_config *c) {
@@ -277,6 +280,11 @@ static enum hr_status make_activations(struct hr_model *m, const struct hr_model
                                                    list[i].name, list[i].t, err);
         if (st) return st;
     }
+    size_t widest = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if ((size_t)list[i].n_cols > widest) widest = (size_t)list[i].n_cols;
+    m->row = malloc(widest * sizeof *m->row);
+    if (!m->row) return hr_err_set(err, HR_ERR_NOMEM, "no memory for a row of activations");
     enum hr_dtype kv = o->kv_f32 ? HR_F32 : be->act;
     return be->ops->kv_create(be, kv, c->n_layers, o->n_pages, o->n_host_pages, &m->shape, &m->kv, err);
 }
@@ -363,11 +371,36 @@ void hr_model_destroy(struct hr_model **pm) {
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         be->ops->tensor_destroy(be, tensors[i]);
     be->ops->kv_destroy(be, &m->kv);
+    free(m->row);
     free(m);
     *pm = NULL;
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */
+
+/* A single -infinity is a logit like another: a token that cannot be. */
+static bool row_is_sound(const float *v, int n, bool is_logits) {
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(v[i]) && (!is_logits || v[i] != -INFINITY)) return false;
+        any |= v[i] != -INFINITY;
+    }
+    return any;
+}
+
+/* Called behind every operation, which costs a step nothing unless a fault is looked for. */
+static void look(struct hr_model *m, const struct hr_batch *b, enum hr_stage stage, int layer,
+                 const struct hr_tensor *t, int n_cols) {
+    struct hr_fault *f = m->fault;
+    if (!f || f->stage != HR_STAGE_NONE) return;
+    bool only_out = stage == HR_STAGE_OUT_NORM || stage == HR_STAGE_LOGITS;
+    for (int i = 0; i < (only_out ? b->n_out : b->n_tokens); i++) {
+        m->be->ops->tensor_read(m->be, t, i, 1, m->row);
+        if (row_is_sound(m->row, n_cols, stage == HR_STAGE_LOGITS)) continue;
+        *f = (struct hr_fault){stage, layer, b->positions[only_out ? b->out_rows[i] : i]};
+        return;
+    }
+}
 
 /* h: x as a block takes it. */
 static void enter_block(struct hr_model *m, const struct hr_tensor *norm) {
@@ -388,10 +421,11 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
     struct hr_backend *be = m->be;
     const struct hr_backend_ops *op = be->ops;
     const float eps = m->cfg.rms_eps;
-    const int n = batch->n_tokens;
+    const int n = batch->n_tokens, dim = m->cfg.dim, n_q = m->cfg.n_heads * m->cfg.head_dim;
 
     op->step_begin(be, batch);
     op->embed(be, m->x, m->embed, m->embed_scale);
+    look(m, batch, HR_STAGE_EMBED, 0, m->x, dim);
     for (int i = 0; i < m->cfg.n_layers; i++) {
         const struct layer *l = &m->layers[i];
         bool slides = m->cfg.layer[i] & HR_LAYER_SLIDING;
@@ -399,23 +433,41 @@ void hr_model_forward(struct hr_model *m, const struct hr_batch *batch) {
         if (m->cfg.layer[i] & HR_LAYER_NO_ROPE) cos_sin = NULL;
         /* attention */
         enter_block(m, l->attn_norm);
+        look(m, batch, HR_STAGE_ATTN_NORM, i, m->h, dim);
         op->matmul(be, m->qkv, m->h, l->qkv, l->qkv_bias, n, false);
+        look(m, batch, HR_STAGE_QKV, i, m->qkv, qkv_rows(&m->cfg));
         op->rope_write(be, m->q, m->kv, i, m->qkv, l->q_norm, l->k_norm, cos_sin);
+        look(m, batch, HR_STAGE_ROPE, i, m->q, n_q);
         op->attend(be, m->att, m->q, m->kv, i, slides ? m->cfg.window : 0);
+        look(m, batch, HR_STAGE_ATTEND, i, m->att, n_q);
         add_block(m, m->att, l->o, l->o_bias, l->attn_post, n);
+        look(m, batch, HR_STAGE_ATTN_OUT, i, m->x, dim);
         /* feed-forward */
         enter_block(m, l->ffn_norm);
+        look(m, batch, HR_STAGE_FFN_NORM, i, m->h, dim);
         op->matmul(be, m->gate_up, m->h, l->gate_up, l->gate_up_bias, n, false);
+        look(m, batch, HR_STAGE_GATE_UP, i, m->gate_up, 2 * m->cfg.n_ff);
         (m->cfg.gelu ? op->gelu_mul : op->silu_mul)(be, m->ff, m->gate_up);
+        look(m, batch, HR_STAGE_FFN_ACT, i, m->ff, m->cfg.n_ff);
         add_block(m, m->ff, l->down, l->down_bias, l->ffn_post, n);
+        look(m, batch, HR_STAGE_FFN_OUT, i, m->x, dim);
     }
     if (batch->n_out > 0) {
         op->rmsnorm(be, m->h_out, m->x, m->out_norm, eps, true);
+        look(m, batch, HR_STAGE_OUT_NORM, 0, m->h_out, dim);
         op->matmul(be, m->logits, m->h_out, m->lm_head, NULL, batch->n_out, false);
         if (m->cfg.final_softcap > 0)
             op->softcap(be, m->logits, batch->n_out, (float)m->cfg.final_softcap);
+        look(m, batch, HR_STAGE_LOGITS, 0, m->logits, m->cfg.n_vocab);
     }
     op->step_end(be);
+}
+
+void hr_model_find_fault(struct hr_model *m, const struct hr_batch *batch, struct hr_fault *out) {
+    *out = (struct hr_fault){.stage = HR_STAGE_NONE};
+    m->fault = out;
+    hr_model_forward(m, batch);
+    m->fault = NULL;
 }
 
 void hr_model_kv_save(struct hr_model *m, int32_t page, int32_t host_page) {

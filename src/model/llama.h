@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/pool.h"
+#include "model/fault.h"
 #include "model/model_file.h"
 
 struct hr_model;
@@ -45,6 +46,11 @@ void hr_model_kv_load(struct hr_model *m, int32_t host_page, int32_t page);
 
 /* Computes a step: writes KV of all its tokens, leaves logits of its out_rows. */
 void hr_model_forward(struct hr_model *m, const struct hr_batch *batch);
+/* Computes the step again and reads back what each operation leaves: *out is the first value that is
+ * not finite (in the logits: NaN or +infinity, or all of them -infinity), by operation, then by row.
+ * Slow; the KV that it writes has the bits that it had. The logits are the step's, as after
+ * hr_model_forward. */
+void hr_model_find_fault(struct hr_model *m, const struct hr_batch *batch, struct hr_fault *out);
 /* Samples from the logits of the last forward; rows, out [n_out]. Consumes them. */
 void hr_model_sample(struct hr_model *m, int n_rows, const struct hr_sample_row *rows,
                      struct hr_sampled *out);

@@ -3,6 +3,7 @@
 
 The models are chains (tinymodel): the last byte of a raw prompt decides the whole answer."""
 import json
+import re
 
 import pytest
 
@@ -223,6 +224,60 @@ def test_a_model_whose_numbers_went_wrong_gives_rejects_and_no_row(headrace, tmp
     first = job.lines("rejects.jsonl")
     job.run(code=REJECTS)
     assert job.lines("rejects.jsonl") == first and job.status()["rejects"] == 5
+
+
+LAYER = "model.layers.1."
+FAULTS = [  # tensor, its bad element (None: Z's row), the place that the reject names, the token's place
+    ("model.embed_tokens.weight", None, "the token's embedding (embed_tokens)", 4),
+    (LAYER + "input_layernorm.weight", 5, "layer 1's norm before attention (input_layernorm)", 0),
+    (LAYER + "self_attn.k_proj.weight", 5, "layer 1's attention inputs (self_attn.q_proj, k_proj, v_proj)", 0),
+    (LAYER + "self_attn.q_norm.weight", 5, "layer 1's rotated queries (self_attn.q_norm)", 0),
+    (LAYER + "self_attn.k_norm.weight", 5, "layer 1's attention (self_attn)", 0),
+    (LAYER + "self_attn.o_proj.weight", 5, "layer 1's attention output (self_attn.o_proj)", 0),
+    (LAYER + "post_attention_layernorm.weight", 5,
+     "layer 1's norm before the feed-forward (post_attention_layernorm)", 0),
+    (LAYER + "mlp.up_proj.weight", 5, "layer 1's feed-forward inputs (mlp.gate_proj, up_proj)", 0),
+    (LAYER + "mlp.down_proj.weight", 5, "layer 1's feed-forward output (mlp.down_proj)", 0),
+    ("model.norm.weight", 5, "the final norm (model.norm)", 9),
+    ("lm_head.weight", 5, "the output matrix (lm_head)", 9),
+]
+
+
+@pytest.mark.parametrize("name, i, place, at", FAULTS, ids=[f[0] for f in FAULTS])
+def test_a_reject_names_layer_and_token_of_the_first_bad_value(headrace, tmp_path, name, i, place, at):
+    model = random_model(tmp_path / "m")
+    i = 64 * byte_ids("Z")[0] if i is None else i
+    change_tensor(model, name, i, [NAN])
+    rows = [{"id": 1, "prompt": "abcdZfghij"}]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 0, "max_tokens": 8}, **RAW)
+    got = job.run(code=REJECTS)
+    where = f"{place}, at token {at} of the prompt (id {byte_ids('abcdZfghij')[at]})"
+    assert job.rejects()[0]["reason"] == ("the model's logits for completion token 0 were not finite (NaN or "
+                                          f"infinite): the first such value is in {where}")
+    assert where in got.stderr
+
+
+def test_a_bad_value_is_found_in_a_later_chunk_and_in_the_completion(headrace, tmp_path):
+    model = random_model(tmp_path / "m")
+    change_tensor(model, "model.embed_tokens.weight", 64 * byte_ids("Z")[0], [NAN])
+    rows = [{"id": "late", "prompt": "a" * 300 + "Z" + "b" * 100},
+            {"id": "own", "prompt": "say", "temperature": 1, "max_tokens": 900}]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling={"temperature": 0, "ignore_eos": True}, **RAW)
+    job.run("--step-tokens", 32, "--max-running", 2, code=REJECTS)
+    reason = {r["id"]: r["reason"] for r in job.rejects()}
+    z = byte_ids("Z")[0]
+    assert reason["late"].endswith(f"the token's embedding (embed_tokens), at token 300 of the prompt (id {z})")
+    n = int(re.search(r"for completion token (\d+) were", reason["own"])[1])
+    assert n > 0
+    assert reason["own"].endswith(f"(embed_tokens), at token {n - 1} of the completion (id {z})")
+
+
+def test_penalties_that_overflow_are_told_from_a_broken_model(headrace, tmp_path):
+    rows = [{"id": 1, "prompt": "say", "repetition_penalty": 1e-40}]
+    job = Job(headrace, tmp_path / "j", random_model(tmp_path / "m"), rows)
+    got = job.run(code=REJECTS)
+    assert job.rejects()[0]["reason"].endswith("the row's penalties made them overflow")
+    assert "the row's penalties made them overflow" in got.stderr
 
 
 @pytest.mark.parametrize("value", [0x7f80, 0xff80], ids=["inf", "-inf"])
