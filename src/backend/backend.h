@@ -86,6 +86,12 @@ struct hr_sampled {
 
 struct hr_backend;
 
+/* A page of the KV cache to its copy in host memory, or back. */
+struct hr_kv_copy {
+    int32_t page, host_page;
+    bool to_host;
+};
+
 struct hr_backend_ops {
     const char *name;
 
@@ -116,11 +122,13 @@ struct hr_backend_ops {
                                 int n_host_pages, const struct hr_attn_shape *shape,
                                 struct hr_kv_store **out, struct hr_err *err);
     void (*kv_destroy)(struct hr_backend *be, struct hr_kv_store **kv);
-    /* Copies a page of all layers to a host page, or back. They take effect in the order of the calls, after
-     * the step before them and before the step that follows; a backend may do them beside its other work.
+    /* Starts n copies of pages of all layers, which are carried out in order, beside the steps that follow.
+     * Until kv_copy_wait nobody writes a page that is being saved, or reads or writes one that is being
+     * loaded, no second list is started, and `copies` stays.
      * In debug builds a host page carries a checksum that is verified when it is loaded (asserted). */
-    void (*kv_save)(struct hr_backend *be, struct hr_kv_store *kv, int32_t page, int32_t host_page);
-    void (*kv_load)(struct hr_backend *be, struct hr_kv_store *kv, int32_t host_page, int32_t page);
+    void (*kv_copy)(struct hr_backend *be, struct hr_kv_store *kv, const struct hr_kv_copy *copies, int n);
+    /* The copies that were started have taken effect for what follows. */
+    void (*kv_copy_wait)(struct hr_backend *be, struct hr_kv_store *kv);
 
     /* One step: the operations between begin and end refer to this batch. */
     void (*step_begin)(struct hr_backend *be, const struct hr_batch *batch);

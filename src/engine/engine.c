@@ -24,6 +24,7 @@ _Static_assert(HR_SCHED_GROUPS_MAX == HR_ENGINE_GROUPS_MAX, "a group is a group"
 #define REQUESTS_MAX 4096  /* on their way in */
 #define WINDOW       256   /* waiting requests among which admission chooses the next */
 #define PASSES_MAX   64    /* requests that may start before one that came earlier */
+#define COPIES_MAX   1024  /* pages copied in one go: several full steps' worth */
 #define EVENTS_MAX   65536 /* several seconds of tokens: a slow disk must not stall the loop */
 
 struct hr_engine {
@@ -45,6 +46,7 @@ struct hr_engine {
     struct hr_sample_row *rows;
     struct hr_sampled *sampled;
     struct hr_event *step_events;
+    struct hr_kv_copy *copies; /* [COPIES_MAX]; lent to the backend while it copies */
     struct hr_flight **live; /* every flight that the scheduler holds; [n_live] */
     int n_live, cap_live;
 };
@@ -229,15 +231,27 @@ static void publish_stats(struct hr_engine *e, int n_sampled) {
     pthread_mutex_unlock(&e->stats_lock);
 }
 
-/* Carries out the copies between device and host that the scheduler has ordered. */
+/* Starts orders [i0, i1), at most COPIES_MAX. */
+static void start_copies(struct hr_engine *e, const struct hr_kv_order *orders, int i0, int i1) {
+    for (int i = i0; i < i1; i++)
+        e->copies[i - i0] = (struct hr_kv_copy){
+            .page = orders[i].page, .host_page = orders[i].host_page, .to_host = orders[i].kind == HR_KV_SAVE};
+    hr_model_kv_copy(e->model, e->copies, i1 - i0);
+}
+
+/* Carries out the copies between device and host that the scheduler has ordered: what the step needs now, the
+ * rest beside it. */
 static void copy_pages(struct hr_engine *e) {
     const struct hr_kv_order *orders;
-    int n = hr_sched_orders(e->sched, &orders);
-    for (int i = 0; i < n; i++) {
-        if (orders[i].kind == HR_KV_SAVE) hr_model_kv_save(e->model, orders[i].page, orders[i].host_page);
-        else hr_model_kv_load(e->model, orders[i].host_page, orders[i].page);
+    hr_model_kv_copy_wait(e->model); /* those beside the last step */
+    int before, n = hr_sched_take_orders(e->sched, &orders, &before), i = 0;
+    if (before < n - COPIES_MAX) before = n - COPIES_MAX;
+    for (int end; i < before; i = end) {
+        end = before - i < COPIES_MAX ? before : i + COPIES_MAX;
+        start_copies(e, orders, i, end);
+        hr_model_kv_copy_wait(e->model);
     }
-    hr_sched_orders_done(e->sched);
+    start_copies(e, orders, i, n);
 }
 
 /* One step; false when there was nothing to do. */
@@ -265,6 +279,7 @@ static void *loop(void *arg) {
         idle = !atomic_load(&e->stop) && !step(e);
         if (idle) publish_stats(e, 0);
     }
+    hr_model_kv_copy_wait(e->model);
     return NULL;
 }
 
@@ -298,6 +313,7 @@ enum hr_status hr_engine_create(struct hr_model *model, const struct hr_engine_o
     e->out_flights = hr_xmalloc(n_seqs * sizeof(struct hr_flight *));
     e->rows = hr_xmalloc(n_seqs * sizeof *e->rows);
     e->sampled = hr_xmalloc(n_seqs * sizeof *e->sampled);
+    e->copies = hr_xmalloc(COPIES_MAX * sizeof *e->copies);
     e->step_events = hr_xmalloc(2 * n_seqs * sizeof *e->step_events);
     if (pthread_create(&e->thread, NULL, loop, e)) {
         hr_engine_destroy(&e);
@@ -337,6 +353,7 @@ void hr_engine_destroy(struct hr_engine **pe) {
     free(e->rows);
     free(e->sampled);
     free(e->step_events);
+    free(e->copies);
     free(e->live);
     free(e);
     *pe = NULL;

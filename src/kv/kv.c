@@ -17,7 +17,7 @@ struct hr_kv {
     struct hr_kv_pages *pool[HR_KV_N_TIERS]; /* the host's is NULL without a host tier */
     struct hr_kv_tree tree;
     struct hr_kv_map map;
-    struct hr_kv_order *orders; /* owned */
+    struct hr_kv_order *orders, *taken; /* owned, [cap_orders]: those that come, and those that were taken */
     int n_orders, cap_orders;
     struct hr_kv_node **path; /* owned; scratch for saving ancestors, [cap_path] */
     int cap_path;
@@ -36,6 +36,7 @@ struct hr_kv *hr_kv_create(const struct hr_kv_opts *opts) {
      * is the target of two saves at most. */
     kv->cap_orders = 2 * (opts->n_pages + opts->n_host_pages) + 64;
     kv->orders = hr_xmalloc((size_t)kv->cap_orders * sizeof *kv->orders);
+    kv->taken = hr_xmalloc((size_t)kv->cap_orders * sizeof *kv->taken);
     kv->cap_path = opts->n_pages;
     kv->path = hr_xmalloc((size_t)kv->cap_path * sizeof(struct hr_kv_node *));
     return kv;
@@ -48,6 +49,7 @@ void hr_kv_destroy(struct hr_kv **pkv) {
     hr_kv_tree_finish(&kv->tree);
     hr_kv_map_finish(&kv->map);
     free(kv->orders);
+    free(kv->taken);
     free(kv->path);
     free(kv);
     *pkv = NULL;
@@ -60,13 +62,14 @@ static void order(struct hr_kv *kv, enum hr_kv_order_kind kind, int32_t page, in
     else kv->loads++;
 }
 
-int hr_kv_orders(struct hr_kv *kv, const struct hr_kv_order **orders) {
-    *orders = kv->orders;
-    return kv->n_orders;
-}
-
-void hr_kv_orders_done(struct hr_kv *kv) {
+int hr_kv_take_orders(struct hr_kv *kv, const struct hr_kv_order **orders) {
+    struct hr_kv_order *taken = kv->orders;
+    int n = kv->n_orders;
+    kv->orders = kv->taken;
+    kv->taken = taken;
     kv->n_orders = 0;
+    *orders = taken;
+    return n;
 }
 
 /* ---- pages -------------------------------------------------------------------------------------- */

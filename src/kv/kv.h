@@ -20,8 +20,9 @@
  * itself, promises nothing, and leaves nothing behind. What such a check has found wrong is spoiled
  * (hr_kv_spoil): nobody finds it any more, and it is gone as soon as nobody holds it.
  *
- * Orders. What is to be copied comes out of hr_kv_orders. The caller carries all of them out, in that order,
- * before the next step computes: so a page may be handed out again as soon as its save is ordered.
+ * Orders. What is to be copied comes out of hr_kv_take_orders. The caller carries the copies out in that order:
+ * a load before the next step computes, a save before a step writes its page (which may be the next step: a page
+ * is handed out again as soon as its save is ordered), and all of them before those of the next call.
  *
  * Invariant (hr_kv_check): free + in the tree + private = pool, on both tiers. */
 #ifndef HR_KV_KV_H
@@ -108,9 +109,8 @@ struct hr_kv_order {
     enum hr_kv_order_kind kind;
     int32_t page, host_page;
 };
-/* Copies to carry out, in order; borrowed until hr_kv_orders_done, which says that all of them have been. */
-int hr_kv_orders(struct hr_kv *kv, const struct hr_kv_order **orders);
-void hr_kv_orders_done(struct hr_kv *kv);
+/* The copies ordered since the last call; see above. Borrowed until the next call of this. */
+int hr_kv_take_orders(struct hr_kv *kv, const struct hr_kv_order **orders);
 
 struct hr_kv_counts {
     int n_pages, n_free, n_tree, n_private, n_pinned; /* device; n_pinned: nodes in use by sequences */

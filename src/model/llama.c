@@ -470,12 +470,12 @@ void hr_model_find_fault(struct hr_model *m, const struct hr_batch *batch, struc
     m->fault = NULL;
 }
 
-void hr_model_kv_save(struct hr_model *m, int32_t page, int32_t host_page) {
-    m->be->ops->kv_save(m->be, m->kv, page, host_page);
+void hr_model_kv_copy(struct hr_model *m, const struct hr_kv_copy *copies, int n) {
+    m->be->ops->kv_copy(m->be, m->kv, copies, n);
 }
 
-void hr_model_kv_load(struct hr_model *m, int32_t host_page, int32_t page) {
-    m->be->ops->kv_load(m->be, m->kv, host_page, page);
+void hr_model_kv_copy_wait(struct hr_model *m) {
+    m->be->ops->kv_copy_wait(m->be, m->kv);
 }
 
 void hr_model_sample(struct hr_model *m, int n_rows, const struct hr_sample_row *rows,

@@ -40,9 +40,9 @@ HR_MUST_USE enum hr_status hr_model_create(struct hr_backend *be, const struct h
                                            struct hr_err *err);
 void hr_model_destroy(struct hr_model **m);
 
-/* Copies a KV page to a host page or back; see backend.h. */
-void hr_model_kv_save(struct hr_model *m, int32_t page, int32_t host_page);
-void hr_model_kv_load(struct hr_model *m, int32_t host_page, int32_t page);
+/* Starts copies of KV pages, and waits for them; see backend.h. */
+void hr_model_kv_copy(struct hr_model *m, const struct hr_kv_copy *copies, int n);
+void hr_model_kv_copy_wait(struct hr_model *m);
 
 /* Computes a step: writes KV of all its tokens, leaves logits of its out_rows. */
 void hr_model_forward(struct hr_model *m, const struct hr_batch *batch);

@@ -43,6 +43,7 @@ struct hr_sched {
     struct hr_sched_piece *pieces; /* owned; [max_running] */
     int n_pieces;
     int *rows; /* owned; [max_running]: rows of the step for running[i] */
+    int64_t n_steps, *written; /* owned; [n_pages]: the last step that writes the page */
     int until_look; /* steps until the waiting ones are looked at again */
     struct group groups[HR_SCHED_GROUPS_MAX];
 };
@@ -57,6 +58,7 @@ struct hr_sched *hr_sched_create(const struct hr_sched_opts *opts) {
     s->running = hr_xcalloc((size_t)opts->max_running, sizeof(struct hr_seq *));
     s->pieces = hr_xcalloc((size_t)opts->max_running, sizeof *s->pieces);
     s->rows = hr_xcalloc((size_t)opts->max_running, sizeof *s->rows);
+    s->written = hr_xcalloc((size_t)opts->n_pages, sizeof *s->written);
     for (int i = 0; i < HR_SCHED_GROUPS_MAX; i++) s->groups[i].work = 1;
     return s;
 }
@@ -68,6 +70,7 @@ void hr_sched_destroy(struct hr_sched **ps) {
     free(s->running);
     free(s->pieces);
     free(s->rows);
+    free(s->written);
     free(s);
     *ps = NULL;
 }
@@ -369,12 +372,17 @@ void hr_sched_commit(struct hr_sched *s) {
     s->until_look--;
 }
 
-int hr_sched_orders(struct hr_sched *s, const struct hr_kv_order **orders) {
-    return hr_kv_orders(s->kv, orders);
-}
-
-void hr_sched_orders_done(struct hr_sched *s) {
-    hr_kv_orders_done(s->kv);
+int hr_sched_take_orders(struct hr_sched *s, const struct hr_kv_order **orders, int *n_before) {
+    int n_all = hr_kv_take_orders(s->kv, orders), n = n_all;
+    s->n_steps++;
+    for (int i = 0; n > 0 && i < s->n_pieces; i++) {
+        const struct hr_sched_piece *p = &s->pieces[i];
+        int last = (p->pos0 + p->n_rows - 1) / HR_KV_PAGE_TOKENS;
+        for (int k = p->pos0 / HR_KV_PAGE_TOKENS; k <= last; k++) s->written[p->seq->kv.pages[k]] = s->n_steps;
+    }
+    while (n > 0 && (*orders)[n - 1].kind == HR_KV_SAVE && s->written[(*orders)[n - 1].page] != s->n_steps) n--;
+    *n_before = n;
+    return n_all;
 }
 
 void hr_sched_finish(struct hr_sched *s, struct hr_seq *seq, int n_completion) {

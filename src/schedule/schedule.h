@@ -102,14 +102,15 @@ bool hr_sched_submit(struct hr_sched *s, struct hr_seq *seq);
 void hr_sched_set_work(struct hr_sched *s, int group, double work);
 
 /* Plans a step: admits, preempts, takes pages. Returns the number of pieces (0: nothing to do); *pieces is
- * borrowed until the next call. The orders of hr_sched_orders come before the step. */
+ * borrowed until the next call. hr_sched_take_orders says what is to be copied. */
 int hr_sched_plan(struct hr_sched *s, const struct hr_sched_piece **pieces);
 /* The planned step was computed: its rows count as computed, full pages become part of the tree. */
 void hr_sched_commit(struct hr_sched *s);
 
-/* Page copies to carry out, in order, before the next step computes; hr_sched_orders_done when they are. */
-int hr_sched_orders(struct hr_sched *s, const struct hr_kv_order **orders);
-void hr_sched_orders_done(struct hr_sched *s);
+/* Page copies since the last call, in order: the first *n_before before the planned step computes, the others
+ * beside it (saves of pages that it does not write), but before those of the next call. After hr_sched_plan,
+ * before hr_sched_commit. Borrowed until the next call. */
+int hr_sched_take_orders(struct hr_sched *s, const struct hr_kv_order **orders, int *n_before);
 
 /* The sequence is over, wherever it is. n_completion teaches the group's lengths (negative: teaches
  * nothing, for one that failed). */

@@ -217,12 +217,13 @@ static void a_page_comes_back_from_the_host_as_it_was_saved(void **state) {
         attend_over(&l, 2, was);
         attend_over(&l, 3, empty);
         assert_memory_not_equal(was, empty, sizeof was);
-        l.ops->kv_save(l.be, l.kv, 2, 1);
-        l.ops->kv_save(l.be, l.kv, 3, 0);
-        l.ops->kv_load(l.be, l.kv, 0, 2); /* the page is handed to somebody else meanwhile */
+        struct hr_kv_copy there[3] = {{2, 1, true}, {3, 0, true}, {2, 0, false}}, back = {3, 1, false};
+        l.ops->kv_copy(l.be, l.kv, there, 3); /* the page is handed to somebody else in the end */
+        l.ops->kv_copy_wait(l.be, l.kv);
         attend_over(&l, 2, got);
         assert_memory_equal(got, empty, sizeof got);
-        l.ops->kv_load(l.be, l.kv, 1, 3);
+        l.ops->kv_copy(l.be, l.kv, &back, 1);
+        l.ops->kv_copy_wait(l.be, l.kv);
         attend_over(&l, 3, got);
         assert_memory_equal(got, was, sizeof got);
         layer_close(&l);
@@ -231,23 +232,48 @@ static void a_page_comes_back_from_the_host_as_it_was_saved(void **state) {
 
 #ifdef HR_DEBUG
 static void a_host_page_that_was_spoiled_is_found_when_it_is_loaded(void **state) {
-    struct layer l;
-    layer_open(&l, HR_CPU_ALL, HR_BF16, false);
-    l.ops->kv_save(l.be, l.kv, 0, 1);
-    ((char *)l.kv->host.data)[l.kv->page_bytes + 5] ^= 1; /* one layer: host page 1 begins there */
-    pid_t pid = fork();
+    pid_t pid = fork(); /* the copying thread would not be in a child that came later */
     if (pid == 0) {
+        struct layer l;
+        struct hr_kv_copy there = {0, 1, true}, back = {2, 1, false};
         signal(SIGABRT, SIG_DFL);
         close(2);
-        l.ops->kv_load(l.be, l.kv, 1, 2);
+        layer_open(&l, HR_CPU_ALL, HR_BF16, false);
+        l.ops->kv_copy(l.be, l.kv, &there, 1);
+        l.ops->kv_copy_wait(l.be, l.kv);
+        ((char *)l.kv->host.data)[l.kv->page_bytes + 5] ^= 1; /* one layer: host page 1 begins there */
+        l.ops->kv_copy(l.be, l.kv, &back, 1);
+        l.ops->kv_copy_wait(l.be, l.kv);
         _exit(0);
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    layer_close(&l);
 }
 #endif
+
+static void pages_are_saved_while_others_are_computed(void **state) {
+    for (int guard = 0; guard < 2; guard++) {
+        struct layer l;
+        float logits[VOCAB], was[TOKENS * HEADS * HEAD], got[TOKENS * HEADS * HEAD];
+        struct hr_sampled out;
+        layer_open(&l, HR_CPU_ALL, HR_BF16, guard);
+        layer_run(&l, logits, &out);
+        attend_over(&l, 2, was);
+        for (int i = 0; i < 50; i++) {
+            struct hr_kv_copy there = {2, i % 2, true}, back = {3, i % 2, false};
+            l.ops->kv_copy(l.be, l.kv, &there, 1);
+            attend_over(&l, 2, got); /* what is being saved may be read */
+            assert_memory_equal(got, was, sizeof got);
+            l.ops->kv_copy_wait(l.be, l.kv);
+            l.ops->kv_copy(l.be, l.kv, &back, 1);
+            l.ops->kv_copy_wait(l.be, l.kv);
+            attend_over(&l, 3, got);
+            assert_memory_equal(got, was, sizeof got);
+        }
+        layer_close(&l);
+    }
+}
 
 static void numerics_name_the_tier_and_the_type(void **state) {
     struct layer l;
@@ -286,6 +312,7 @@ int main(void) {
 #ifdef HR_DEBUG
         cmocka_unit_test(a_host_page_that_was_spoiled_is_found_when_it_is_loaded),
 #endif
+        cmocka_unit_test(pages_are_saved_while_others_are_computed),
         cmocka_unit_test(numerics_name_the_tier_and_the_type),
         cmocka_unit_test(shapes_that_cannot_work_are_refused),
     };

@@ -67,9 +67,8 @@ static uint64_t prefix(struct world *w, const int32_t *tokens, int n) {
 
 static void obey(struct world *w) {
     const struct hr_kv_order *o;
-    int n = hr_kv_orders(w->kv, &o);
+    int n = hr_kv_take_orders(w->kv, &o);
     memory_obey(&w->mem, o, n);
-    hr_kv_orders_done(w->kv);
 }
 
 /* Few distinct prompts with long common beginnings: two tokens, changed rarely. */
@@ -292,14 +291,13 @@ static void loads_come_all_or_none(void **state) {
     assert_int_equal(s[0].n_tail, 2);
     assert_int_equal(hr_kv_attach(kv, &s[1], other, 40, 40), 0);
     assert_true(hr_kv_grow(kv, &s[1], 40)); /* leaves one page */
-    hr_kv_orders_done(kv);
     assert_int_equal(hr_kv_attach(kv, &s[0], text, 51, 50), -1);
     assert_true(s[0].n_pages == 0 && s[0].n_tail == 2);
     hr_kv_check(kv);
     hr_kv_release(kv, &s[1]);
     assert_int_equal(hr_kv_attach(kv, &s[0], text, 51, 50), 50);
     const struct hr_kv_order *o;
-    assert_true(hr_kv_orders(kv, &o) >= 3);
+    assert_true(hr_kv_take_orders(kv, &o) >= 3);
     hr_kv_release(kv, &s[0]);
     hr_kv_check(kv);
     hr_kv_destroy(&kv);
@@ -314,7 +312,7 @@ static void a_cold_sequence_takes_nothing_and_leaves_nothing(void **state) {
     assert_int_equal(hr_kv_attach(kv, &s[0], text, 40, 40), 0);
     assert_true(hr_kv_grow(kv, &s[0], 20));
     hr_kv_computed(kv, &s[0], 20);
-    hr_kv_orders_done(kv);
+    assert_int_equal(hr_kv_take_orders(kv, &o), 1);
     s[1].cold = true;
     assert_int_equal(hr_kv_attach(kv, &s[1], text, 64, 64), 0); /* a page of it is cached */
     assert_true(hr_kv_grow(kv, &s[1], 50));
@@ -326,7 +324,7 @@ static void a_cold_sequence_takes_nothing_and_leaves_nothing(void **state) {
     assert_false(m.promised);
     hr_kv_preempt(kv, &s[1], 50);
     assert_int_equal(s[1].n_tail, 0);
-    assert_int_equal(hr_kv_orders(kv, &o), 0);
+    assert_int_equal(hr_kv_take_orders(kv, &o), 0);
     hr_kv_get_counts(kv, &c);
     assert_true(c.n_tree == 1 && c.n_host_tree == 1 && c.n_private == 0);
     hr_kv_check(kv);

@@ -145,6 +145,7 @@ struct hr_kv_store {
     int n_host_pages;
     struct hr_cpu_region host; /* [host page][layer][head] blocks */
     uint32_t *host_crc;        /* owned; [n_host_pages] in debug builds, else NULL */
+    struct hr_cpu_copier *copier; /* owned; NULL without a host tier */
 };
 
 /* A token while sampling: its logit below the best, the exp of it. */
@@ -203,7 +204,7 @@ static inline float hr_cpu_from_bf16(hr_bf16 b) {
     return v.f;
 }
 
-/* The operations, one file each group: data.c (create, write, read), ops.c, attend.c, sample.c. */
+/* The operations, one file each group: data.c (create, write, read), kvcopy.c, ops.c, attend.c, sample.c. */
 enum hr_status hr_cpu_tensor_create(struct hr_backend *be, enum hr_dtype dtype, int n_rows,
                                     int n_cols, const char *name, struct hr_tensor **out,
                                     struct hr_err *err);
@@ -221,8 +222,11 @@ enum hr_status hr_cpu_kv_create(struct hr_backend *be, enum hr_dtype dtype, int 
                                 int n_pages, int n_host_pages, const struct hr_attn_shape *shape,
                                 struct hr_kv_store **out, struct hr_err *err);
 void hr_cpu_kv_destroy(struct hr_backend *be, struct hr_kv_store **kv);
-void hr_cpu_kv_save(struct hr_backend *be, struct hr_kv_store *kv, int32_t page, int32_t host_page);
-void hr_cpu_kv_load(struct hr_backend *be, struct hr_kv_store *kv, int32_t host_page, int32_t page);
+HR_MUST_USE enum hr_status hr_cpu_copier_create(struct hr_kv_store *kv, struct hr_err *err);
+void hr_cpu_copier_destroy(struct hr_kv_store *kv); /* what is out must have been waited for */
+void hr_cpu_kv_copy(struct hr_backend *be, struct hr_kv_store *kv, const struct hr_kv_copy *copies,
+                    int n);
+void hr_cpu_kv_copy_wait(struct hr_backend *be, struct hr_kv_store *kv);
 void hr_cpu_embed(struct hr_backend *be, struct hr_tensor *y, const struct hr_weight *w,
                   float scale);
 void hr_cpu_rmsnorm(struct hr_backend *be, struct hr_tensor *y, const struct hr_tensor *x,

@@ -4,7 +4,8 @@
  * back.
  *
  * All memory is taken here, the scratch of the operations too, so that a step allocates nothing. KV
- * and activations are touched at once: a machine that cannot hold them says so now. */
+ * and activations are touched at once: a machine that cannot hold them says so now. (The KV cache's host tier
+ * is touched by kvcopy.c.) */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 #include "backend/cpu/cpu_int.h"
 #include "base/assert.h"
 #include "base/buf.h"
-#include "base/hash.h"
 
 static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
@@ -240,57 +240,20 @@ enum hr_status hr_cpu_kv_create(struct hr_backend *base, enum hr_dtype dtype, in
 #ifdef HR_DEBUG
     kv->host_crc = hr_xcalloc((size_t)n_host_pages, sizeof *kv->host_crc);
 #endif
+    if (n_host_pages > 0 && hr_cpu_copier_create(kv, err) != HR_OK) goto fail;
     *out = kv;
     return HR_OK;
 fail:
     hr_cpu_kv_destroy(base, &kv);
-    return HR_ERR_NOMEM;
+    return err->code;
 }
 
 void hr_cpu_kv_destroy(struct hr_backend *base, struct hr_kv_store **kv) {
     if (!*kv) return;
+    hr_cpu_copier_destroy(*kv);
     hr_cpu_region_finish(&(*kv)->mem);
     hr_cpu_region_finish(&(*kv)->host);
     free((*kv)->host_crc);
     free(*kv);
     *kv = NULL;
-}
-
-/* The bytes of a page in one layer, and of a host page in one layer. */
-static char *page_at(const struct hr_kv_store *kv, int layer, int32_t page) {
-    HR_ASSERT(page >= 0 && page < kv->n_pages);
-    return (char *)kv->mem.data +
-           ((size_t)layer * (size_t)kv->n_pages + (size_t)page) * kv->page_bytes;
-}
-
-static char *host_at(const struct hr_kv_store *kv, int layer, int32_t host_page) {
-    HR_ASSERT(host_page >= 0 && host_page < kv->n_host_pages);
-    return (char *)kv->host.data +
-           ((size_t)host_page * (size_t)kv->n_layers + (size_t)layer) * kv->page_bytes;
-}
-
-/* A page is a few hundred kilobytes: copied at once, by the caller, it costs far less than a step. */
-static void copy_page(struct hr_kv_store *kv, int32_t page, int32_t host_page, bool to_host) {
-    hr_cpu_region_enter(&kv->mem);
-    hr_cpu_region_enter(&kv->host);
-    uint32_t crc = 0;
-    for (int i = 0; i < kv->n_layers; i++) {
-        char *dev = page_at(kv, i, page), *host = host_at(kv, i, host_page);
-        memcpy(to_host ? host : dev, to_host ? dev : host, kv->page_bytes);
-        if (kv->host_crc) crc = hr_crc32c(crc, host, kv->page_bytes);
-    }
-    if (kv->host_crc && to_host) kv->host_crc[host_page] = crc;
-    HR_ASSERT(!kv->host_crc || kv->host_crc[host_page] == crc); /* what was saved is what is loaded */
-    hr_cpu_region_leave(&kv->host);
-    hr_cpu_region_leave(&kv->mem);
-}
-
-void hr_cpu_kv_save(struct hr_backend *base, struct hr_kv_store *kv, int32_t page,
-                    int32_t host_page) {
-    copy_page(kv, page, host_page, true);
-}
-
-void hr_cpu_kv_load(struct hr_backend *base, struct hr_kv_store *kv, int32_t host_page,
-                    int32_t page) {
-    copy_page(kv, page, host_page, false);
 }
