@@ -18,7 +18,7 @@
 #define N_BINS       24 /* prompt lengths by powers of two */
 
 struct dry {
-    int64_t n_rows, n_samples, n_rejects, n_over_long, n_context;
+    int64_t n_rows, n_samples, n_rejects, n_over_long, n_context, n_begun;
     int64_t prompt_tokens, max_tokens; /* the latter summed over samples */
     int64_t bins[N_BINS];
     int longest;
@@ -72,6 +72,7 @@ static void dry_line(struct run *r, struct dataset *ds, const struct hr_line *li
     if (d->n_samples == 0 || d->n_rows <= SHOW_PROMPTS) show_prompt(r, rec, &p);
     d->n_samples += p.sampling.n;
     d->n_context += p.context_limited;
+    d->n_begun += run_preface(ds, &p).begun;
     d->prompt_tokens += (int64_t)p.ids.len;
     d->max_tokens += p.max_tokens * p.sampling.n;
     d->bins[bin_of(p.ids.len)]++;
@@ -93,6 +94,14 @@ static void report(const struct dataset *ds, const struct dry *d) {
         printf("%8d..%-8d %8lld ", 1 << i, (2 << i) - 1, (long long)d->bins[i]);
         for (int64_t k = 0; k < 40 * d->bins[i] / most; k++) putchar('#');
         putchar('\n');
+    }
+    if (ds->think_close) {
+        struct hr_buf tags = {0}; /* as JSON: one may hold a line's end */
+        hr_buf_json_str(&tags, ds->think_open, strlen(ds->think_open));
+        hr_buf_puts(&tags, " and ");
+        hr_buf_json_str(&tags, ds->think_close, strlen(ds->think_close));
+        printf("reasoning: between %s; %lld of the prompts begin it\n", hr_buf_cstr(&tags), (long long)d->n_begun);
+        hr_buf_finish(&tags);
     }
     printf("completion tokens: at most %lld", (long long)d->max_tokens);
     if (d->n_context) printf(" (%lld rows may go on to the end of the context)", (long long)d->n_context);

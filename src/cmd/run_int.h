@@ -86,6 +86,7 @@ struct dataset {
     int group; /* index in run->datasets */
     struct hr_manifest *m;
     struct hr_sampling_spec sampling; /* command line over manifest over generation_config over default */
+    const char *think_open, *think_close; /* tags around a row's reasoning, or NULL; the manifest's or model's */
     char *dir;              /* OUT/<dataset>; owned */
     struct hr_store *store; /* the serial worker's */
     struct hr_store_recovery recovery;
@@ -168,6 +169,8 @@ void run_close(struct run *r);
 void run_start_intake(struct run *r);
 void run_start_counting(struct run *r);
 int run_intake_window(const struct run *r);
+/* The reasoning before an answer, when the model or the manifest says how it is set apart. */
+struct hr_preface run_preface(const struct dataset *ds, const struct hr_cmd_prompt *p);
 
 /* run_output.c */
 void run_take_events(struct run *r);

@@ -118,6 +118,19 @@ static enum hr_status reject_line(struct intake *in, const struct hr_line *line,
     return reject(in, key, line, id_json, -1, -1, reason);
 }
 
+struct hr_preface run_preface(const struct dataset *ds, const struct hr_cmd_prompt *p) {
+    const char *open = ds->think_open, *close = ds->think_close;
+    const struct hr_buf *prompt = &p->rendered.text;
+    if (!close) return (struct hr_preface){0};
+    return (struct hr_preface){
+        .open = open,
+        .close = close,
+        .open_len = strlen(open),
+        .close_len = strlen(close),
+        .begun = hr_think_is_begun(prompt->data, prompt->len, open, strlen(open)),
+    };
+}
+
 /* The arrays that hr_request wants are those of the row's resolved sampling. */
 static void fill_request(const struct run *r, struct sample *s) {
     const struct row *row = s->row;
@@ -148,6 +161,7 @@ static void fill_request(const struct run *r, struct sample *s) {
         .stop = (const char *const *)sp->stop,
         .stop_len = sp->stop_len,
         .n_stop = sp->n_stop,
+        .preface = run_preface(row->ds, &row->prompt),
     };
     memcpy(&s->request.stream, stream, sizeof s->request.stream);
 }

@@ -127,15 +127,20 @@ static void stop_reason(const struct sample *s, struct hr_buf *out) {
 
 static void write_row(const struct sample *s, const struct hr_tokenizer *tok, struct hr_buf *out) {
     const struct row *row = s->row;
-    struct hr_buf text = {0}, reason = {0};
-    size_t n_bytes = (size_t)s->end.n_bytes;
-    size_t dropped = hr_detok_parts(tok, s->tokens.data, s->tokens.len, &n_bytes, 1, &text);
+    const struct hr_event *e = &s->end;
+    enum { OPEN, REASONING, CLOSE, TEXT, N_PARTS };
+    struct hr_buf part[N_PARTS] = {0}, reason = {0};
+    const size_t cut[N_PARTS] = {(size_t)e->preface_begin, (size_t)e->preface_end, (size_t)e->answer_begin,
+                                 (size_t)e->n_bytes};
+    size_t dropped = hr_detok_parts(tok, s->tokens.data, s->tokens.len, cut, N_PARTS, part);
     stop_reason(s, &reason);
     struct hr_answer a = {
         .sample = s->index,
         .occurrence = row->occurrence,
-        .text = text.data,
-        .text_len = text.len,
+        .reasoning = e->has_preface ? hr_buf_cstr(&part[REASONING]) : NULL,
+        .reasoning_len = part[REASONING].len,
+        .text = part[TEXT].data,
+        .text_len = part[TEXT].len,
         .dropped_bytes = (int)dropped,
         .finish_reason = s->end.finish == HR_FINISH_LENGTH ? "length" : "stop",
         .stop_reason_json = reason.len ? hr_buf_cstr(&reason) : NULL,
@@ -146,7 +151,7 @@ static void write_row(const struct sample *s, const struct hr_tokenizer *tok, st
         .completion_ids = row->ds->m->output_token_ids ? s->tokens.data : NULL,
     };
     hr_record_write_row(&row->record, row->ds->m, &a, out);
-    hr_buf_finish(&text);
+    for (int i = 0; i < N_PARTS; i++) hr_buf_finish(&part[i]);
     hr_buf_finish(&reason);
 }
 

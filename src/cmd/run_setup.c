@@ -113,6 +113,10 @@ enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *e
         hr_sampling_spec_merge(&ds->sampling, &ds->m->sampling);
         hr_sampling_spec_merge(&ds->sampling, &r->text.generation);
         hr_cmd_prompt_defaults(&ds->sampling);
+        const struct hr_manifest *m = ds->m;
+        bool of_model = m->thinking == HR_THINKING_MODEL && m->chat;
+        ds->think_open = of_model ? r->text.think.open : m->think_open;
+        ds->think_close = of_model ? r->text.think.close : m->think_close;
     }
     return HR_OK;
 }
@@ -295,6 +299,8 @@ static void fill_settings(const struct run *r, struct dataset *ds, struct settin
     add_setting(s, "system", "%s", ds->m->system ? ds->m->system : "none");
     add_setting(s, "template_vars", "%.*s", (int)ds->m->template_vars.len,
                 ds->m->template_vars.len ? ds->m->template_vars.data : "");
+    /* Rows of a model that does not think do not depend on it. */
+    if (ds->think_close) add_setting(s, "thinking", "%s to %s", ds->think_open, ds->think_close);
     for (int i = 0; i < s->n; i++) s->list[i].value = hr_buf_cstr(&s->values[i]);
 }
 

@@ -276,6 +276,8 @@ static enum hr_status load_template(struct loader *l, const char *override, stru
         rc = hr_template_compile(hr_buf_cstr(&l->tools.text), l->tools.text.len, &t->tool_template,
                                  err);
     if (rc) return hr_err_prefix(err, "chat template (%s)", t->template_origin);
+    hr_think_detect(l->chat.text.data, l->chat.text.len, &t->think);
+    if (!t->think.close) hr_think_detect(l->tools.text.data, l->tools.text.len, &t->think);
 
     struct hr_sha256 sha;
     uint8_t digest[32];
@@ -593,6 +595,7 @@ void hr_model_text_finish(struct hr_model_text *t) {
     hr_tokenizer_destroy(&t->tokenizer);
     hr_template_destroy(&t->chat_template);
     hr_template_destroy(&t->tool_template);
+    hr_think_finish(&t->think);
     for (int i = 0; i < t->n_special; i++) free((char *)t->special[i].json);
     free(t->template_origin);
     free(t->bos_token);

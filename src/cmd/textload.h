@@ -13,6 +13,7 @@
 #include "job/manifest.h"
 #include "model/model_file.h"
 #include "text/template.h"
+#include "text/think.h"
 #include "text/tokenizer.h"
 
 #define HR_SPECIAL_MAX 7
@@ -27,6 +28,8 @@ struct hr_model_text {
     char *
         template_origin; /* owned: "chat_template.jinja", "tokenizer.chat_template", ...; or NULL */
     char template_hash[65]; /* hex SHA-256 of the template or templates; "" when there is none */
+
+    struct hr_think think; /* tags that the template names; owned */
 
     char *bos_token, *eos_token; /* owned; NULL: none */
     /* bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, as far as the

@@ -163,7 +163,7 @@ static bool check(struct hr_engine *e, struct hr_flight *f, int32_t token, struc
     bool same = token == r->canary[n], last = n + 1 == r->n_canary;
     *ev = (struct hr_event){.kind = HR_EVENT_CHECKED, .request = f->request, .token = token, .n_tokens = n};
     if (same) {
-        hr_flight_push(f, token, &e->opts.token_bytes);
+        hr_flight_push(f, token);
         if (!f->finished && !last) return false;
         ev->n_tokens++;
         ev->token = -1;
@@ -197,14 +197,14 @@ static int sample(struct hr_engine *e, int n_out, int *n_sampled) {
                                      .request = f->request,
                                      .finish = HR_FINISH_NUMERIC,
                                      .n_tokens = f->seq.n_tokens - f->seq.n_prompt,
-                                     .n_bytes = f->n_bytes};
+                                     .n_bytes = f->scan.n_bytes};
             find_fault(e, f, &end->fault);
             retire(e, f, -1);
             continue;
         }
         e->step_events[n_events++] =
             (struct hr_event){.kind = HR_EVENT_TOKEN, .request = f->request, .token = token};
-        hr_flight_push(f, token, &e->opts.token_bytes);
+        hr_flight_push(f, token);
         if (!f->finished) continue;
         e->step_events[n_events++] = f->end;
         retire(e, f, f->end.n_tokens);

@@ -52,6 +52,16 @@ enum hr_finish {
     HR_FINISH_NUMERIC,     /* the logits for the next token were not finite: no row comes of it */
 };
 
+/* Bytes at the front of a completion in which stop strings are not looked for. They lie between `open`, which
+ * comes first but for white space (blank, tab, LF, CR), and `close`; or begin with the completion, when
+ * `begun` (an `open` that comes first all the same is not one of them). Here hidden tokens count with their
+ * bytes. close NULL: there is no such thing. */
+struct hr_preface {
+    const char *open, *close;
+    size_t open_len, close_len; /* > 0 */
+    bool begun;
+};
+
 /* The caller owns it, and all it points to, until its HR_EVENT_FINISH came out (or the engine
  * was destroyed). */
 struct hr_request {
@@ -75,6 +85,7 @@ struct hr_request {
     const char *const *stop; /* stop strings, none of them empty */
     const size_t *stop_len;
     int n_stop;
+    struct hr_preface preface;
     /* A canary, when not NULL: what the same request has brought before. It is computed again from the prompt,
      * from nothing that is cached, behind and beside the other requests, up to the first token that differs;
      * its one event is CHECKED. `resumed` must be empty. */
@@ -100,7 +111,11 @@ struct hr_event {
     enum hr_finish finish;
     int stop_index;
     int n_tokens;      /* completion tokens in all, resumed and the stop token included */
-    int64_t n_bytes;   /* of the completion's token bytes (stripped ones too), how many are the answer */
+    int64_t n_bytes;   /* of the completion's token bytes (hidden ones do not count, stripped ones do), how
+                        * many are not a stop string or behind it */
+    bool has_preface;  /* it is [preface_begin, preface_end) of these, the rest begins at answer_begin; one
+                        * that never ended ends with the completion. All 0 when there is none. */
+    int64_t preface_begin, preface_end, answer_begin;
     struct hr_fault fault; /* NUMERIC: the first value that is not finite; NONE: all were, computed again */
 };
 

@@ -60,6 +60,9 @@ static const struct {
     {"output", IS_OBJECT, "an object"},
     {"output.token_ids", IS_BOOL, "true or false"},
     {"template_vars", IS_OBJECT, "an object"},
+    {"thinking", IS_OBJECT | IS_BOOL | IS_NULL, "an object with \"open\" and \"close\", false or null"},
+    {"thinking.open", IS_STRING, "a string"},
+    {"thinking.close", IS_STRING, "a string"},
 };
 #define N_KEYS ((int)(sizeof keys / sizeof *keys))
 
@@ -281,6 +284,25 @@ static enum hr_status take_cap(struct hr_manifest *m, const struct hr_json *v, s
     return HR_OK;
 }
 
+static enum hr_status take_thinking(struct hr_manifest *m, const struct hr_json *v, struct hr_err *err) {
+    bool on = false;
+    if (v == NULL) return HR_OK;
+    m->thinking = hr_json_type(v) == HR_JSON_OBJECT ? HR_THINKING_TAGS : HR_THINKING_OFF;
+    if (hr_json_bool(v, &on) && on)
+        return hr_err_set(err, HR_ERR_CONFIG,
+                          "\"thinking\": true says no tags; leave it out to take those of the chat template");
+    if (m->thinking == HR_THINKING_OFF) return HR_OK;
+    enum hr_status st = take_str(v, "open", false, &m->think_open, err);
+    if (st >= 0) st = take_str(v, "close", false, &m->think_close, err);
+    if (st < 0) return hr_err_prefix(err, "in \"thinking\"");
+    if (m->think_open == NULL || m->think_close == NULL)
+        return hr_err_set(err, HR_ERR_CONFIG, "\"thinking\" needs both \"open\" and \"close\"");
+    if (strchr(" \t\r\n", m->think_open[0]) != NULL)
+        return hr_err_set(err, HR_ERR_CONFIG,
+                          "\"thinking.open\" must not begin with white space, which may stand before it anyway");
+    return HR_OK;
+}
+
 /* What would be ignored in silence is refused. */
 static enum hr_status check_prompt(const struct hr_manifest *m, struct hr_err *err) {
     if (m->prompt != NULL && m->messages != NULL)
@@ -326,6 +348,7 @@ static enum hr_status fill(struct hr_manifest *m, const struct hr_json *root, st
     if ((st = check_keys(root, "", err)) < 0) return st;
     if ((st = check_keys(hr_json_get(root, "sampling"), "sampling.", err)) < 0) return st;
     if ((st = check_keys(hr_json_get(root, "output"), "output.", err)) < 0) return st;
+    if ((st = check_keys(hr_json_get(root, "thinking"), "thinking.", err)) < 0) return st;
     if ((st = take_str(root, "dataset", true, &m->dataset, err)) < 0) return st;
     if ((st = check_dataset(m->dataset, err)) < 0) return st;
     if ((st = take_str(root, "prompt", false, &m->prompt, err)) < 0) return st;
@@ -343,6 +366,7 @@ static enum hr_status fill(struct hr_manifest *m, const struct hr_json *root, st
     if (vars != NULL) hr_json_dump(vars, &m->template_vars);
     if ((st = check_prompt(m, err)) < 0) return st;
     if ((st = take_sampling(m, hr_json_get(root, "sampling"), err)) < 0) return st;
+    if ((st = take_thinking(m, hr_json_get(root, "thinking"), err)) < 0) return st;
     if ((st = take_cap(m, hr_json_get(root, "max_tokens_per_dataset"), err)) < 0) return st;
     return take_shards(m, hr_json_get(root, "shards"), err);
 }
@@ -381,6 +405,8 @@ void hr_manifest_destroy(struct hr_manifest **pm) {
     free(m->messages);
     free(m->id);
     free(m->system);
+    free(m->think_open);
+    free(m->think_close);
     hr_sampling_spec_finish(&m->sampling);
     hr_buf_finish(&m->template_vars);
     free(m);

@@ -48,6 +48,13 @@ struct hr_manifest {
     bool output_token_ids;
     struct hr_sampling_spec sampling;
     int64_t max_tokens_per_dataset; /* 0: no cap */
+    /* What separates a row's reasoning from its answer: */
+    enum hr_thinking {
+        HR_THINKING_MODEL, /* the tags of the model's chat template; none without chat */
+        HR_THINKING_OFF,   /* nothing does */
+        HR_THINKING_TAGS,  /* think_open and think_close */
+    } thinking;
+    char *think_open, *think_close; /* owned or NULL; not empty, think_open begins with no white space */
     struct hr_buf template_vars;    /* JSON object text of extra template variables, or empty */
 };
 

@@ -381,6 +381,10 @@ void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,
         hr_buf_puts(out, ",\"tools\":");
         hr_buf_append(out, r->tools_json.data, r->tools_json.len);
     }
+    if (a->reasoning != NULL) {
+        hr_buf_puts(out, ",\"reasoning\":");
+        hr_buf_json_str(out, a->reasoning, a->reasoning_len);
+    }
     hr_buf_puts(out, ",\"response\":");
     hr_buf_json_str(out, a->text, a->text_len);
     if (a->dropped_bytes != 0) hr_buf_printf(out, ",\"dropped_bytes\":%d", a->dropped_bytes);

@@ -37,8 +37,9 @@ HR_MUST_USE enum hr_status hr_record_parse(struct hr_record *r, const struct hr_
 
 struct hr_answer {
     int sample, occurrence;
-    const char *text; /* valid UTF-8 */
-    size_t text_len;
+    const char *reasoning; /* valid UTF-8; NULL: the answer has none */
+    const char *text;      /* valid UTF-8 */
+    size_t reasoning_len, text_len;
     int dropped_bytes; /* of an unfinished character at its end, not in `text` */
     const char *finish_reason;  /* "stop" or "length" */
     const char *stop_reason_json; /* JSON text ("\"\\n\"", "128001", "\"context\"") or NULL */
@@ -47,8 +48,8 @@ struct hr_answer {
     const int32_t *prompt_ids, *completion_ids; /* for output.token_ids, else NULL */
 };
 /* Appends the output row with its newline: id, dataset, sample, occurrence when not 0, prompt or
- * messages, tools when the row had some, response, dropped_bytes when not 0, finish_reason, stop_reason,
- * usage, seed,
+ * messages, tools when the row had some, reasoning when there is some, response, dropped_bytes when not 0,
+ * finish_reason, stop_reason, usage, seed,
  * prompt_token_ids and completion_token_ids when asked ([prompt_tokens] and [completion_tokens] of the
  * answer), metadata. The form is in manifests/row.schema.json. */
 void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,

@@ -37,7 +37,7 @@ def test_a_full_manifest_is_accepted(manifest_schema):
     manifest_schema.validate({
         "dataset": "d", "model": "m.gguf", "shards": "*.jsonl", "prompt": "{a}\n\n{b}", "id": "uuid",
         "system": "", "chat": True, "max_tokens_per_dataset": 0, "output": {"token_ids": True},
-        "template_vars": {"enable_thinking": False},
+        "template_vars": {"enable_thinking": False}, "thinking": {"open": "<t>", "close": "</t>"},
         "sampling": {"temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0, "repetition_penalty": 1,
                      "presence_penalty": -2, "frequency_penalty": 2, "max_tokens": None, "stop": ["a"],
                      "stop_token_ids": [0], "ignore_eos": True, "seed": -1, "n": 2}})
@@ -48,7 +48,8 @@ def test_a_full_manifest_is_accepted(manifest_schema):
     {"sampling": {"max_tokens": 0}}, {"sampling": {"n": 0}}, {"sampling": {"stop": ""}},
     {"sampling": {"temperature": None}}, {"output": {"tokens": True}}, {"dataset": ".hidden"},
     {"dataset": "a/b"}, {"prompt": "p", "messages": "m"}, {"chat": False, "system": "s"},
-    {"chat": False, "messages": "m"}, {"chat": "yes"}, {"max_tokens_per_dataset": -1}, {"id": None},
+    {"thinking": True}, {"thinking": {"open": "a"}}, {"thinking": {"open": "\na", "close": "b"}},
+    {"thinking": {"open": "a", "close": ""}}, {"chat": False, "messages": "m"}, {"chat": "yes"}, {"max_tokens_per_dataset": -1}, {"id": None},
 ], ids=json.dumps)
 def test_a_wrong_manifest_is_refused(manifest_schema, change):
     good = {"dataset": "d", "shards": ["a.jsonl"]}

@@ -114,7 +114,7 @@ def chain_model(to, table, eos=STOP, generation=None, extra_tokens=(), n_ctx=102
     return to
 
 
-def write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx, n_vocab):
+def write_chain_files(to, dim, eos, generation, extra_tokens, n_ctx, n_vocab=N_VOCAB):
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim,
               "intermediate_size": dim, "num_hidden_layers": 1, "num_attention_heads": dim // 64,
               "num_key_value_heads": dim // 64, "vocab_size": n_vocab, "max_position_embeddings": n_ctx,

@@ -59,6 +59,34 @@ def test_rows_killed_at_random_moments_are_those_of_an_undisturbed_run(headrace,
     assert found > 0 and tokens > 0
 
 
+def tag_and_stop(rows):
+    """A letter that first comes in the middle of many completions, and one that comes before and behind it."""
+    texts = [r["response"] for r in rows]
+    close = max("abcdefghijklmnopqrstuvwxyz", key=lambda c: sum(0.2 < t.find(c) / len(t) < 0.6 for t in texts))
+    return close, max((c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
+                      key=lambda c: sum(c in t.partition(close)[0] and c in t.partition(close)[2] for t in texts))
+
+
+def test_a_killed_run_still_knows_where_the_reasoning_ends(headrace, tmp_path, slow, moments):
+    """Stop strings apply behind the closing tag alone, also when a kill fell between the two."""
+    rows = [{"id": i, "prompt": f"{i} <think>\n"} for i in range(24)]
+    args = (*WARM, "--max-tokens", 150, "--ignore-eos", "--max-running", 6, "--threads", 1)
+    plain = Job(headrace, tmp_path / "plain", slow, rows, chat=False)
+    plain.run(*args)
+    close, stop = tag_and_stop(plain.rows())
+    job = Job(headrace, tmp_path / "think", slow, rows, chat=False, sampling={"stop": stop},
+              thinking={"open": "<think>", "close": close})
+    found, tokens = campaign(job, moments, 4, args, 0.2)
+    assert found > 0 and tokens > 0
+    got, by_id = job.rows("killed"), {r["id"]: r for r in plain.rows()}
+    for row in got:
+        whole = by_id[row["id"]]["response"]
+        reasoning, tag, rest = whole.partition(close)
+        assert (row["reasoning"], row["response"]) == (reasoning, rest.partition(stop)[0])
+        assert row.get("stop_reason") == (stop if tag and stop in rest else None)
+    assert sum(stop in r["reasoning"] and "stop_reason" in r for r in got) > 2
+
+
 def test_the_demo_model_killed_and_resumed_gives_the_same_rows(headrace, tmp_path, model, root, moments):
     rows = [json.loads(line) for line in (root / "datasets" / "demo.jsonl").read_text(encoding="utf-8").splitlines()[:6]]
     job = Job(headrace, tmp_path, model, rows)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flight: stop rules, whatever the token borders, and the same state after a replay. */
+ * flight: stop rules, whatever the token borders, prefaces, and the same state after a replay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "engine/flight.h"
 
 /* Tokens: 0 "a", 1 "b", 2 "Answer\n\n", 3 "" (control), 4 "xyz", 5 "\xf0\x9f", 6 "\x8d\xb5". */
@@ -23,7 +24,7 @@ static struct hr_request request(int max_tokens) {
 
 static const struct hr_event *run(struct hr_request *r, struct hr_flight **f, const int32_t *ids, int n) {
     *f = hr_flight_create(r, &bytes);
-    for (int i = 0; i < n && !(*f)->finished; i++) hr_flight_push(*f, ids[i], &bytes);
+    for (int i = 0; i < n && !(*f)->finished; i++) hr_flight_push(*f, ids[i]);
     return &(*f)->end;
 }
 #define RUN(r, f, ...) run(r, f, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / 4)
@@ -107,17 +108,17 @@ static void expect_front(const struct hr_engine_bytes *b, int64_t n_bytes) {
     size_t len[1];
     stops(&r, (const char *const[]){" a"}, len, 1);
     f = hr_flight_create(&r, b);
-    hr_flight_push(f, 2, b);
-    hr_flight_push(f, 0, b);
+    hr_flight_push(f, 2);
+    hr_flight_push(f, 0);
     assert_false(f->finished); /* its blank is no text */
-    hr_flight_push(f, 1, b);
-    hr_flight_push(f, 0, b);
+    hr_flight_push(f, 1);
+    hr_flight_push(f, 0);
     assert_true(f->finished);
     assert_int_equal(f->end.n_bytes, n_bytes);
     hr_flight_destroy(&f);
     stops(&r, (const char *const[]){"x"}, len, 1);
     f = hr_flight_create(&r, b);
-    hr_flight_push(f, 2, b);
+    hr_flight_push(f, 2);
     assert_false(f->finished);
     hr_flight_destroy(&f);
 }
@@ -130,6 +131,170 @@ static void what_is_no_text_matches_no_stop_string(void **state) {
     expect_front(&b, 3);
     b.n_strip = 0, b.first_bytes = (const uint8_t *)"a x", b.first_offset = first_at;
     expect_front(&b, 2);
+}
+
+/* ---- prefaces: tags <t> and </t>, which no token, one or several may hold ---- */
+
+enum { T_OPEN = 0, T_CLOSE, T_HIDDEN_OPEN, T_HIDDEN_CLOSE, T_LT, T_T, T_GT, T_SLASH, T_NL, T_A, T_HIDDEN_A, T_MANY, T_HIDDEN_MORE, N_T };
+static const char *const tag_tokens[N_T] = {"<t>", "</t>", "<t>", "</t>", "<", "t", ">", "/", "\n", "a", "a", "t></t>a<t", "<t>a"};
+static const bool tag_hidden[N_T] = {[T_HIDDEN_OPEN] = true, [T_HIDDEN_CLOSE] = true, [T_HIDDEN_A] = true, [T_HIDDEN_MORE] = true};
+static uint32_t tag_offset[N_T + 1];
+static char tag_bytes[64];
+
+static struct hr_engine_bytes tag_table(void) {
+    size_t n = 0;
+    for (int i = 0; i < N_T; i++) {
+        tag_offset[i] = (uint32_t)n;
+        memcpy(tag_bytes + n, tag_tokens[i], strlen(tag_tokens[i]));
+        n += strlen(tag_tokens[i]);
+    }
+    tag_offset[N_T] = (uint32_t)n;
+    return (struct hr_engine_bytes){
+        .bytes = (const uint8_t *)tag_bytes, .offset = tag_offset, .hidden = tag_hidden, .n_tokens = N_T};
+}
+
+static struct hr_request thinking(int max_tokens, bool begun) {
+    struct hr_request r = request(max_tokens);
+    r.preface = (struct hr_preface){"<t>", "</t>", 3, 4, begun};
+    return r;
+}
+
+static void expect_preface(const struct hr_event *e, int begin, int end, int answer, int n_bytes) {
+    assert_true(e->has_preface == (begin >= 0));
+    assert_int_equal(e->preface_begin, begin >= 0 ? begin : 0);
+    assert_int_equal(e->preface_end, end);
+    assert_int_equal(e->answer_begin, answer);
+    assert_int_equal(e->n_bytes, n_bytes);
+}
+
+static struct hr_event think(bool begun, const char *stop, const int32_t *ids, int n) {
+    struct hr_request r = thinking(n, begun);
+    size_t len[1];
+    const char *list[] = {stop};
+    if (stop) stops(&r, list, len, 1);
+    struct hr_engine_bytes b = tag_table();
+    struct hr_flight *f = hr_flight_create(&r, &b);
+    for (int i = 0; i < n && !f->finished; i++) hr_flight_push(f, ids[i]);
+    assert_true(f->finished);
+    struct hr_event e = f->end;
+    hr_flight_destroy(&f);
+    return e;
+}
+#define THINK(begun, stop, ...)                                                                                 \
+    think(begun, stop, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / 4)
+
+static void stop_strings_wait_for_the_end_of_the_preface(void **state) {
+    struct hr_event e = THINK(false, "a", T_NL, T_OPEN, T_A, T_NL, T_CLOSE, T_NL, T_A, T_A);
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    assert_int_equal(e.n_tokens, 7);
+    expect_preface(&e, 4, 6, 10, 11);
+    e = THINK(true, "a", T_NL, T_A, T_LT, T_SLASH, T_T, T_GT, T_A); /* a tag in four tokens */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, 0, 2, 6, 6);
+    e = THINK(true, "a", T_A, T_MANY); /* the end and a stop string in one token */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, 0, 3, 7, 7);
+    e = THINK(false, "t", T_LT, T_T, T_GT, T_T, T_CLOSE, T_A); /* no stop string in a tag */
+    assert_int_equal(e.finish, HR_FINISH_LENGTH);
+    expect_preface(&e, 3, 4, 8, 9);
+    e = THINK(false, "\na", T_OPEN, T_NL, T_CLOSE, T_A, T_A); /* nor one that begins in the preface */
+    assert_int_equal(e.finish, HR_FINISH_LENGTH);
+}
+
+static void hidden_tags_add_no_bytes(void **state) {
+    struct hr_event e = THINK(false, "a", T_HIDDEN_OPEN, T_A, T_HIDDEN_A, T_HIDDEN_CLOSE, T_NL, T_A);
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, 0, 1, 1, 2);
+    e = THINK(true, "a", T_HIDDEN_OPEN, T_A, T_HIDDEN_CLOSE, T_HIDDEN_A, T_A);
+    expect_preface(&e, 0, 1, 1, 1);
+    assert_int_equal(e.n_tokens, 5);
+}
+
+static void a_preface_that_never_ends_is_all_there_is(void **state) {
+    struct hr_event e = THINK(false, "a", T_OPEN, T_A, T_A);
+    assert_int_equal(e.finish, HR_FINISH_LENGTH);
+    expect_preface(&e, 3, 5, 5, 5);
+    e = THINK(true, "a", T_NL, T_LT); /* perhaps a tag, but nothing more comes */
+    expect_preface(&e, 0, 2, 2, 2);
+}
+
+static void without_a_tag_at_the_front_there_is_no_preface(void **state) {
+    struct hr_event e = THINK(false, NULL, T_A, T_OPEN, T_A, T_CLOSE);
+    expect_preface(&e, -1, 0, 0, 9);
+    e = THINK(false, "<", T_LT, T_T, T_T, T_A); /* found as soon as it is no tag */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    assert_int_equal(e.n_tokens, 3);
+    expect_preface(&e, -1, 0, 0, 0);
+    e = THINK(false, "\n", T_NL, T_LT); /* and at the end at the latest */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, -1, 0, 0, 0);
+}
+
+/* The same by looking at all bytes at once. Returns whether a stop string is there. */
+static bool look(const int32_t *ids, int n, bool at_end, bool begun, const char *const *stop, int n_stop,
+                 struct hr_event *e) {
+    char all[512], text[512];
+    int at[513], n_all = 0, n_text = 0, from = 0;
+    for (int i = 0; i < n; i++)
+        for (const char *p = tag_tokens[ids[i]]; *p; p++) {
+            at[n_all] = n_text;
+            all[n_all++] = *p;
+            if (!tag_hidden[ids[i]]) text[n_text++] = *p;
+        }
+    at[n_all] = n_text;
+    all[n_all] = text[n_text] = 0;
+    *e = (struct hr_event){.n_bytes = n_text, .stop_index = -1};
+    int skip = (int)strspn(all, "\n");
+    if (strncmp(all + skip, "<t>", 3) == 0) e->has_preface = true, from = skip + 3;
+    else if (!at_end && strncmp(all + skip, "<t>", strlen(all + skip)) == 0) return false;
+    else e->has_preface = begun;
+    if (e->has_preface) {
+        const char *close = strstr(all + from, "</t>");
+        e->preface_begin = at[from];
+        e->preface_end = close ? at[close - all] : n_text;
+        e->answer_begin = close ? at[close - all + 4] : n_text;
+        if (!close) return false;
+    }
+    const char *first = NULL;
+    for (int i = 0; i < n_stop; i++) {
+        const char *hit = strstr(text + e->answer_begin, stop[i]);
+        if (hit && (!first || hit < first)) first = hit, e->stop_index = i;
+    }
+    if (first) e->n_bytes = first - text;
+    return first;
+}
+
+static void expect_as_looked_at(uint64_t seed, const int32_t *ids, int n) {
+    static const char *const stop[] = {"aa", "t\n", "/"};
+    struct hr_request r = thinking(n, seed & 1);
+    struct hr_event want = {0};
+    size_t len[3];
+    bool found = false;
+    int k = 0;
+    stops(&r, stop, len, 3);
+    while (k < n && !found) k++, found = look(ids, k, k == n, seed & 1, stop, 3, &want);
+    struct hr_engine_bytes b = tag_table();
+    r.resumed = ids;
+    for (r.n_resumed = 0; r.n_resumed <= k; r.n_resumed += 5) { /* and the same after a replay */
+        struct hr_flight *f = hr_flight_create(&r, &b);
+        for (int i = r.n_resumed; i < n && !f->finished; i++) hr_flight_push(f, ids[i]);
+        assert_true(f->finished);
+        assert_int_equal(f->end.n_tokens, k);
+        assert_int_equal(f->end.finish, found ? HR_FINISH_STOP_STRING : HR_FINISH_LENGTH);
+        assert_int_equal(f->end.stop_index, want.stop_index);
+        expect_preface(&f->end, want.has_preface ? (int)want.preface_begin : -1, (int)want.preface_end,
+                       (int)want.answer_begin, (int)want.n_bytes);
+        hr_flight_destroy(&f);
+    }
+}
+
+static void random_tokens_end_where_all_their_bytes_say(void **state) {
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        int32_t ids[24];
+        int n = 1 + (int)(hr_rng_uniform(seed, 1, 100) * 24);
+        for (int i = 0; i < n; i++) ids[i] = (int32_t)(hr_rng_uniform(seed, 1, (uint64_t)i) * N_T);
+        expect_as_looked_at(seed, ids, n);
+    }
 }
 
 static void a_replay_reaches_the_same_state(void **state) {
@@ -153,7 +318,7 @@ static void a_replay_reaches_the_same_state(void **state) {
     assert_memory_equal(a.seen, b.seen, 12);
     assert_memory_equal(a.seen_count, b.seen_count, 12);
     assert_int_equal(a.seen_count[0], 1); /* token 0: once in the prompt, once in the completion */
-    assert_int_equal(whole->n_bytes, resumed->n_bytes);
+    assert_int_equal(whole->scan.n_bytes, resumed->scan.n_bytes);
     hr_flight_destroy(&whole);
     hr_flight_destroy(&resumed);
 }
@@ -176,6 +341,11 @@ int main(void) {
         cmocka_unit_test(eos_as_the_last_allowed_token_is_a_stop),
         cmocka_unit_test(ignore_eos_silences_eos_but_not_the_users_stop_ids),
         cmocka_unit_test(what_is_no_text_matches_no_stop_string),
+        cmocka_unit_test(stop_strings_wait_for_the_end_of_the_preface),
+        cmocka_unit_test(hidden_tags_add_no_bytes),
+        cmocka_unit_test(a_preface_that_never_ends_is_all_there_is),
+        cmocka_unit_test(without_a_tag_at_the_front_there_is_no_preface),
+        cmocka_unit_test(random_tokens_end_where_all_their_bytes_say),
         cmocka_unit_test(a_replay_reaches_the_same_state),
         cmocka_unit_test(a_journal_that_ends_in_the_last_token_finishes_at_once),
     };

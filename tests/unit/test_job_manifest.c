@@ -84,6 +84,7 @@ static void a_small_manifest_has_the_documented_defaults(void **state) {
     assert_false(m->output_token_ids);
     assert_int_equal(m->max_tokens_per_dataset, 0);
     assert_int_equal(m->template_vars.len, 0);
+    assert_int_equal(m->thinking, HR_THINKING_MODEL);
     assert_false(m->sampling.has_max_tokens || m->sampling.has_temperature || m->sampling.has_stop);
     assert_int_equal(m->n_shards, 1);
     assert_string_equal(m->shards[0], in_dir("a.jsonl"));
@@ -104,7 +105,8 @@ static void every_key_is_taken(void **state) {
                "\"\\n\",\"é\"],"
                "\"stop_token_ids\":[2,13],\"ignore_eos\":true,\"seed\":-5,\"n\":4},"
                "\"max_tokens_per_dataset\":1000000,\"output\":{\"token_ids\":true},"
-               "\"template_vars\":{\"enable_thinking\":false}}");
+               "\"template_vars\":{\"enable_thinking\":false},"
+               "\"thinking\":{\"open\":\"<t>\\n\",\"close\":\"\\n</t>\"}}");
     const struct hr_sampling_spec *s = &m->sampling;
     assert_string_equal(m->model, in_dir("models/m.gguf"));
     assert_string_equal(m->prompt, "{q}\n\n{c}");
@@ -125,12 +127,22 @@ static void every_key_is_taken(void **state) {
     assert_int_equal(m->max_tokens_per_dataset, 1000000);
     assert_true(m->output_token_ids);
     assert_string_equal(hr_buf_cstr(&m->template_vars), "{\"enable_thinking\":false}");
+    assert_int_equal(m->thinking, HR_THINKING_TAGS);
+    assert_string_equal(m->think_open, "<t>\n");
+    assert_string_equal(m->think_close, "\n</t>");
     hr_manifest_destroy(&m);
     m = loaded("{\"dataset\":\"d\",\"shards\":\"a.jsonl\",\"model\":\"/abs/"
                "m\",\"sampling\":{\"max_tokens\":null}}");
     assert_string_equal(m->model, "/abs/m");
     assert_true(m->sampling.has_max_tokens && m->sampling.max_tokens == -1);
     hr_manifest_destroy(&m);
+    for (int i = 0; i < 2; i++) {
+        m = loaded(i == 0 ? "{\"dataset\":\"d\",\"shards\":\"a.jsonl\",\"thinking\":false}"
+                          : "{\"dataset\":\"d\",\"shards\":\"a.jsonl\",\"thinking\":null}");
+        assert_int_equal(m->thinking, HR_THINKING_OFF);
+        assert_null(m->think_close);
+        hr_manifest_destroy(&m);
+    }
 }
 
 static void wrong_manifests_are_refused_with_the_key_and_what_to_do(void **state) {
@@ -171,6 +183,13 @@ static void wrong_manifests_are_refused_with_the_key_and_what_to_do(void **state
         {"\"prompt\":\"{}\"", "no field name"},
         {"\"prompt\":\"{{x}}\"", "the template names no {field}"},
         {"\"system\":\"a\\u0000b\"", "must not hold U+0000"},
+        {"\"thinking\":\"yes\"", "\"thinking\" must be an object with \"open\" and \"close\", false or null"},
+        {"\"thinking\":true", "\"thinking\": true says no tags"},
+        {"\"thinking\":{}", "\"thinking\" needs both \"open\" and \"close\""},
+        {"\"thinking\":{\"open\":\"a\"}", "needs both"},
+        {"\"thinking\":{\"open\":\"a\",\"close\":\"\"}", "in \"thinking\": \"close\" must not be empty"},
+        {"\"thinking\":{\"open\":\"\\na\",\"close\":\"b\"}", "must not begin with white space"},
+        {"\"thinking\":{\"open\":\"a\",\"closed\":\"b\"}", "did you mean \"thinking.close\"?"},
         {"\"id\":\"a\",\"id\":\"b\"", "duplicate"},
         {"\"id\":\"a\",", "line 1, column"},
     };
