@@ -114,6 +114,7 @@ def test_one_changed_answer_token_is_where_the_answers_part(verify, tiny, golden
     args = ("--model", tiny, "--against", goldens(lines), "--precision", "none")
     c = comparison(verify(*args, "--json", code=BROKEN), "goldens")
     assert c["part_sure"] == 1 and not c["answers_ok"]
+    assert c["agree"] < c["positions"]
     first = c["partings"][0]
     assert (first["prompt"], first["position"]) == ("facts", 5)
     assert (first["ours"], first["reference"]) == (ids[1], ids[0]) and first["lead"] == pytest.approx(lead, abs=1e-5)
@@ -253,7 +254,8 @@ def test_numbers_do_not_depend_on_threads_or_neighbours(verify, tiny):
 
 
 @pytest.mark.parametrize("bound, word", [(("--max-kl", 1e-8), "FAIL mean KL"),
-                                         (("--min-top1", 1, "--max-lead", 0), "FAIL greedy answers")])
+                                         (("--min-top1", 1), "FAIL top-1 agreement"),
+                                         (("--max-lead", 0), "FAIL greedy answers")])
 def test_a_tighter_bound_is_broken(verify, tiny, bound, word):
     got = verify("--model", tiny, "--precision", "kv", "--max-tokens", 200, *bound, code=BROKEN)
     assert word in got.stdout and "BROKEN" in got.stdout

@@ -38,7 +38,7 @@ import subprocess
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parent.parent
 CACHE = pathlib.Path(os.environ.get("HEADRACE_CACHE", ROOT / ".cache"))
 BF16_DIR = CACHE / "smollm2-135m-bf16"
 
