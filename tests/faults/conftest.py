@@ -35,7 +35,7 @@ def slow(tmp_path_factory):
     dim, inner, n_layers, n_vocab, rng = 384, 1024, 6, 264, random.Random(5)
     to = tmp_path_factory.mktemp("model") / "slow"
     to.mkdir()
-    write_chain_files(to, dim, 258, None, (), 4096)
+    write_chain_files(to, dim, 258, None, (), 4096, n_vocab)
     change_json(to / "config.json", {"num_hidden_layers": n_layers, "intermediate_size": inner})
     ones = bytearray(b"\x80\x3f" * dim)
     tensors = {name: ([n_vocab, dim], _random_bf16(rng, n_vocab * dim))
