@@ -15,6 +15,10 @@
  * answers; the true lengths take over with the first rows. */
 #define EXPECTED_PRIOR 256
 
+/* A cold one comes last, but an alarm should come soon after the rows that it speaks of: it is passed by this
+ * part of what others are. */
+#define COLD_PASSES(passes_max) ((passes_max) / 8)
+
 /* Standard deviations of the need for pages that are kept free without a host tier. None ends the random jobs
  * of the unit test in 10 % fewer steps than a whole one, but computes four times as many tokens again; half of
  * one has most of the gain for half of the price. */
@@ -198,7 +202,8 @@ static int next_group(const struct hr_sched *s, const bool *tried) {
 static struct choice choose_any(struct hr_sched *s) {
     bool tried[HR_SCHED_GROUPS_MAX] = {false};
     if (s->preempted.head) return choose(s, &s->preempted);
-    if (s->cold.head && s->cold.head->n_passed >= s->opts.passes_max) return (struct choice){.seq = s->cold.head};
+    if (s->cold.head && s->cold.head->n_passed >= COLD_PASSES(s->opts.passes_max))
+        return (struct choice){.seq = s->cold.head};
     for (int i; (i = next_group(s, tried)) >= 0; tried[i] = true) {
         struct choice c = choose(s, &s->groups[i].waiting);
         if (c.seq) return c;
