@@ -131,6 +131,9 @@ static void put_counters(struct hr_buf *out, const struct hr_run_counters *c) {
     put_int(out, "resumed_tokens_total", c->resumed_tokens);
     put_int(out, "recomputed_tokens_total", c->recomputed_tokens);
     put_int(out, "preemptions", c->preemptions);
+    put_int(out, "canaries_picked", c->canaries_picked);
+    put_int(out, "canaries_checked", c->canaries_checked);
+    put_int(out, "canaries_failed", c->canaries_failed);
     hr_buf_printf(out, ", \"mean_running\": %.3f, \"tok_s\": %.2f", mean_running(c), tok_s(c));
 }
 
@@ -204,11 +207,24 @@ enum {
     C_TOKENS,
     C_CAP,
     C_TOK_S,
+    C_CANARIES,
     C_RUNNING,
     N_COLUMNS
 };
-static const char *const titles[N_COLUMNS] = {"dataset", "state", "rows",  "length", "rejects",
-                                              "tokens",  "cap",   "tok/s", "running"};
+static const char *const titles[N_COLUMNS] = {"dataset", "state", "rows",  "length",   "rejects",
+                                              "tokens",  "cap",   "tok/s", "canaries", "running"};
+
+/* "12/13" checked of picked, and what went wrong; "-" without any. */
+static void put_canaries(const struct hr_run_counters *c, struct hr_buf *out) {
+    if (c->canaries_picked == 0) {
+        hr_buf_putc(out, '-');
+        return;
+    }
+    hr_format_count(c->canaries_checked, out);
+    hr_buf_putc(out, '/');
+    hr_format_count(c->canaries_picked, out);
+    if (c->canaries_failed > 0) hr_buf_printf(out, ", %lld FAILED", (long long)c->canaries_failed);
+}
 
 static void fill_cells(const struct dataset_status *d, struct hr_buf cells[N_COLUMNS]) {
     const struct hr_store_totals *t = &d->totals;
@@ -229,6 +245,7 @@ static void fill_cells(const struct dataset_status *d, struct hr_buf cells[N_COL
         hr_buf_putc(&cells[C_CAP], '-');
     if (d->capped) hr_buf_puts(&cells[C_CAP], " reached");
     hr_buf_printf(&cells[C_TOK_S], "%.1f", tok_s(&t->sum));
+    put_canaries(&t->sum, &cells[C_CANARIES]);
     if (d->live && d->running >= 0)
         hr_buf_printf(&cells[C_RUNNING], "%lld, %lld queued", (long long)d->running,
                       (long long)(d->queued > 0 ? d->queued : 0));

@@ -260,6 +260,16 @@ static void put_cap(const struct hr_summary *s, struct hr_buf *out) {
                   (long long)s->over_cap);
 }
 
+static void put_canaries(const struct hr_summary *s, struct hr_buf *out) {
+    hr_buf_puts(out, "\n  canaries   ");
+    hr_format_count(s->canaries_checked, out);
+    hr_buf_puts(out, " of ");
+    hr_format_count(s->canaries_picked, out);
+    hr_buf_puts(out, " picked rows computed again, ");
+    hr_format_count(s->canaries_failed, out);
+    hr_buf_puts(out, s->canaries_failed > 0 ? " DIFFER: see run.log" : " differ");
+}
+
 void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
     put_counts(s, out);
     hr_buf_puts(out, "\n  tokens     ");
@@ -285,6 +295,7 @@ void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
         hr_buf_printf(out, " tokens of %lld unfinished rows", (long long)s->resumed_rows);
     }
     if (s->cap_tokens > 0) put_cap(s, out);
+    if (s->canaries_picked > 0) put_canaries(s, out);
     hr_buf_printf(out, "\n  files      %s/raw_responses.jsonl", s->dir);
     if (s->rejects > 0) hr_buf_printf(out, ", %s/rejects.jsonl", s->dir);
 }

@@ -65,6 +65,7 @@ struct hr_summary {
     int64_t prompt_tokens, completion_tokens; /* of finished rows, over all runs */
     int64_t cap_tokens;                       /* 0: none */
     int64_t resumed_tokens, resumed_rows;     /* taken over from the journal by this run */
+    int64_t canaries_picked, canaries_checked, canaries_failed; /* over all runs */
     int64_t run_rows, run_tokens; /* finished and sampled in this run */
     int64_t active_ns;            /* its time, the load of the model left out */
 };

@@ -33,7 +33,8 @@
  *   tally                 one row: sums over done and rejects, kept in their transactions, so that
  *                         nobody has to count ten million marks
  *
- * application_id is "HRst", user_version the version of this schema: a newer one is refused. */
+ * application_id is "HRst", user_version the version of this schema: a newer one is refused, an older one is
+ * brought up to date by the first run, and `status` reads it as it is. */
 #include "job/store.h"
 
 #include <stdio.h>
@@ -51,14 +52,17 @@
 #include "job/store_int.h"
 #include "job/store_lock.h"
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 #define APPLICATION_ID 0x48527374 /* "HRst" */
 
-#define COUNTERS(X)                                                                                \
+/* Counters that version 1 had, and those that came with version 2. */
+#define COUNTERS_1(X)                                                                              \
     X(rows_done)                                                                                   \
     X(rows_length) X(rejects) X(prompt_tokens) X(completion_tokens) X(sampled_tokens)              \
         X(prefill_tokens) X(cached_tokens) X(resumed_tokens) X(recomputed_tokens) X(preemptions)   \
             X(decode_steps) X(running_sum) X(active_ns)
+#define COUNTERS_2(X) X(canaries_picked) X(canaries_checked) X(canaries_failed)
+#define COUNTERS(X)   COUNTERS_1(X) COUNTERS_2(X)
 
 #define X_COLUMN(name) ", " #name " INTEGER NOT NULL DEFAULT 0"
 #define MARK_COLUMNS                                                                               \
@@ -169,7 +173,7 @@ static enum hr_status pragma(struct hr_store *st, const char *sql, int64_t *valu
     return hr_db_get(st->db, sql, HR_NO_ARGS, value, 1, &found, err);
 }
 
-/* Is it ours, and of a version that we know? *fresh: there is nothing in it yet. */
+/* Is it ours, and of a version that we know (st->version)? *fresh: there is nothing in it yet. */
 static enum hr_status check_schema(struct hr_store *st, bool *fresh, struct hr_err *err) {
     int64_t version = 0, app = 0, n_tables = 0;
     enum hr_status code = pragma(st, "PRAGMA user_version", &version, err);
@@ -177,6 +181,7 @@ static enum hr_status check_schema(struct hr_store *st, bool *fresh, struct hr_e
     if (!code) code = pragma(st, "SELECT count(*) FROM sqlite_schema", &n_tables, err);
     if (code) return code;
     *fresh = n_tables == 0 && app == 0 && version == 0;
+    st->version = (int)version;
     if (*fresh) return HR_OK;
     if (app != APPLICATION_ID)
         return hr_err_set(err, HR_ERR_CONFIG, "%s is not a state file of headrace", st->state_path);
@@ -199,6 +204,16 @@ static enum hr_status make_schema(struct hr_store *st, struct hr_err *err) {
     return code;
 }
 
+#define X_ALTER(name) "ALTER TABLE runs ADD COLUMN " #name " INTEGER NOT NULL DEFAULT 0;"
+
+static enum hr_status upgrade_schema(struct hr_store *st, struct hr_err *err) {
+    enum hr_status code = hr_db_begin(st->db, true, err);
+    if (!code) code = hr_db_script(st->db, COUNTERS_2(X_ALTER) "PRAGMA user_version=2", err);
+    if (!code) code = hr_db_commit(st->db, err);
+    if (code) hr_db_rollback(st->db);
+    return code;
+}
+
 static enum hr_status open_state(struct hr_store *st, const volatile bool *stop,
                                  struct hr_err *err) {
     bool fresh;
@@ -206,6 +221,7 @@ static enum hr_status open_state(struct hr_store *st, const volatile bool *stop,
     if (!code) warn_network(st->state_path);
     if (!code) code = check_schema(st, &fresh, err);
     if (!code && fresh) code = make_schema(st, err);
+    else if (!code && st->version < SCHEMA_VERSION) code = upgrade_schema(st, err);
     if (!code) code = pragma(st, "SELECT ifnull(max(row),-1)+1 FROM rows", &st->next_row, err);
     return code;
 }
@@ -629,6 +645,7 @@ static void copy_text(char *dst, size_t cap, const char *src) {
 }
 
 #define X_SELECT(name) ", " #name
+#define X_ZERO(name)   ", 0"
 #define X_READ(name)   r->c.name = hr_cursor_int(c, i_col++);
 #define X_ADD(name)    t->sum.name += r->c.name;
 
@@ -637,10 +654,12 @@ static enum hr_status read_runs(struct hr_store *st, struct hr_store_totals *t,
     struct hr_cursor *c;
     bool more;
     int cap = 0;
-    enum hr_status code = hr_db_query(
-        st->db,
-        "SELECT id, started, ended, how, version, host" COUNTERS(X_SELECT) " FROM runs ORDER BY id",
-        HR_NO_ARGS, &c, err);
+    static const char now[] =
+        "SELECT id, started, ended, how, version, host" COUNTERS(X_SELECT) " FROM runs ORDER BY id";
+    static const char version_1[] = "SELECT id, started, ended, how, version, host" COUNTERS_1(X_SELECT)
+        COUNTERS_2(X_ZERO) " FROM runs ORDER BY id";
+    bool old = st->readonly && st->version == 1;
+    enum hr_status code = hr_db_query(st->db, old ? version_1 : now, HR_NO_ARGS, &c, err);
     while (!code) {
         code = hr_cursor_next(c, &more, err);
         if (code || !more) break;

@@ -88,6 +88,8 @@ struct hr_run_counters {
     int64_t prefill_tokens, cached_tokens, resumed_tokens, recomputed_tokens, preemptions;
     int64_t decode_steps, running_sum; /* mean_running = running_sum / decode_steps */
     int64_t active_ns;                 /* first admission to last row */
+    /* Committed rows that were to be computed again, that were, and that came out otherwise. */
+    int64_t canaries_picked, canaries_checked, canaries_failed;
 };
 
 /* One finished sample: `line` is the whole row with its newline. */

@@ -28,6 +28,7 @@ struct hr_store_op {
 struct hr_store {
     char *dir, *state_path; /* owned */
     bool readonly;
+    int version; /* of the schema that was found; 0: none */
     int lock_fd, state_lock_fd; /* owned; -1: none */
     struct hr_db *db;
     struct hr_file rows, rejects;

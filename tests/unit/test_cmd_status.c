@@ -73,7 +73,10 @@ static void end(struct hr_store **st, const char *how) {
                                       .prefill_tokens = 40,
                                       .decode_steps = 200,
                                       .running_sum = 510,
-                                      .active_ns = INT64_C(2000000000)};
+                                      .active_ns = INT64_C(2000000000),
+                                      .canaries_picked = 4,
+                                      .canaries_checked = 3,
+                                      .canaries_failed = 1};
     if (how) assert_int_equal(hr_store_end_run(*st, &c, how, &err), HR_OK);
     hr_store_close(st);
 }
@@ -138,6 +141,9 @@ static void the_json_has_every_key_of_the_design(void **state) {
                                    {"resumed_tokens_total", "0"},
                                    {"recomputed_tokens_total", "0"},
                                    {"preemptions", "0"},
+                                   {"canaries_picked", "4"},
+                                   {"canaries_checked", "3"},
+                                   {"canaries_failed", "1"},
                                    {"mean_running", "2.550"},
                                    {"tok_s", "250.00"},
                                    {"capped", "true"},
@@ -180,8 +186,8 @@ static void an_output_folder_shows_its_datasets_by_name(void **state) {
     const char *table = status("a", NULL, &code);
     assert_int_equal(code, 0);
     assert_string_equal(
-        table, "dataset  state  rows  length  rejects  tokens  cap          tok/s  running\n"
-               "a        done   1/3   1       1        500     400 reached  250.0  -\n");
+        table, "dataset  state  rows  length  rejects  tokens  cap          tok/s  canaries       running\n"
+               "a        done   1/3   1       1        500     400 reached  250.0  3/4, 1 FAILED  -\n");
 }
 
 static void a_folder_without_a_job_is_a_usage_error(void **state) {

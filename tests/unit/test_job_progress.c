@@ -166,6 +166,8 @@ static void the_summary_names_truncated_rows_and_the_distance_from_the_cap(void 
                            .cap_tokens = 10000,
                            .resumed_tokens = 321,
                            .resumed_rows = 3,
+                           .canaries_picked = 1200,
+                           .canaries_checked = 1199,
                            .run_rows = 7,
                            .run_tokens = 7000,
                            .active_ns = 70 * S};
@@ -179,7 +181,12 @@ static void the_summary_names_truncated_rows_and_the_distance_from_the_cap(void 
         "  this run   7 rows, 7,000 tokens in 1m10s, 100.0 tok/s\n"
         "  resumed    321 tokens of 3 unfinished rows\n"
         "  cap        10,000 tokens, 150 above it (1.50 %), 12 rows over the cap\n"
+        "  canaries   1,199 of 1,200 picked rows computed again, 0 differ\n"
         "  files      prepared/demo/raw_responses.jsonl, prepared/demo/rejects.jsonl");
+    hr_buf_clear(&b);
+    s.canaries_failed = 2;
+    hr_summary_format(&s, &b);
+    assert_non_null(strstr(hr_buf_cstr(&b), "computed again, 2 DIFFER: see run.log\n"));
     hr_buf_finish(&b);
 }
 
