@@ -16,7 +16,7 @@ enum hr_exit {
     HR_EXIT_USAGE = 2,       /* wrong usage or configuration, or somebody else holds the lock */
     HR_EXIT_REJECTS = 3,     /* done, but some rows were rejected, or verify found a bound broken */
     HR_EXIT_INTERRUPTED = 4, /* the same command goes on from here */
-    /* 5 is reserved */
+    HR_EXIT_CANARY = 5,      /* done, but a row came out otherwise when it was computed again */
 };
 
 /* The exit code that a failed call means: usage for HR_ERR_CONFIG, HR_ERR_LOCKED, HR_ERR_FORMAT,

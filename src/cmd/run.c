@@ -86,6 +86,10 @@ static bool parse_options(struct run_opts *o, int *argc, char **argv, int *exit_
          HR_OPT_STR, &o->kv_cache_dtype},
         {"cpu-mask", "MASK", "Engine", "Instruction-set tiers that may be used, 0 for none. Default: all found.",
          HR_OPT_STR, &o->cpu_mask},
+        {"canary", "1/N", "Engine",
+         "Compute one finished row in N again from scratch, without cache hits, and compare; a difference is an "
+         "alarm and exit code 5. Default: 0, none.",
+         HR_OPT_STR, &o->canary},
         {"allow-mixed-numerics", NULL, "Engine",
          "Resume although instruction set or precision, and so the bits of rows, differ. Default: refuse.",
          HR_OPT_FLAG, &o->allow_mixed_numerics},
@@ -148,13 +152,13 @@ static void stop_done(void *arg) {
     run_pump(r);
 }
 
-static bool dataset_empty(const struct dataset *ds) {
+static bool rows_ended(const struct dataset *ds) {
     return ds->input_done && !ds->ready.n && !ds->flying.n && !ds->finished.n && !ds->store_work;
 }
 
 static bool all_done(const struct run *r) {
     for (int i = 0; i < r->n_datasets; i++)
-        if (!dataset_empty(&r->datasets[i])) return false;
+        if (!rows_ended(&r->datasets[i]) || r->datasets[i].canaries.n) return false;
     return !r->intake_out && !r->journal_out;
 }
 
@@ -229,6 +233,12 @@ int64_t run_rows_total(const struct dataset *ds) {
     return met + (ds->rows_total > ds->n_met ? ds->rows_total - ds->n_met : 0) * ds->sampling.n;
 }
 
+static bool only_canaries(const struct run *r) {
+    for (int i = 0; i < r->n_datasets; i++)
+        if (!rows_ended(&r->datasets[i])) return false;
+    return run_canaries_left(r) > 0;
+}
+
 static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *phase) {
     struct hr_engine_stats st = {0};
     int64_t now = hr_clock_ns();
@@ -258,6 +268,8 @@ static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *p
     else if (r->model_state == MODEL_LOADING)
         hr_buf_printf(phase, "loading weights %d %%", atomic_load(&r->load_percent));
     else if (r->model_state == MODEL_UNLOADED) hr_buf_puts(phase, "reading");
+    else if (only_canaries(r))
+        hr_buf_printf(phase, "all rows are done, computing %d of them again", run_canaries_left(r));
     if (phase->len) p->phase = hr_buf_cstr(phase);
 }
 
@@ -328,6 +340,9 @@ static void end_dataset(struct run *r, struct dataset *ds) {
         .cap_tokens = ds->budget.cap,
         .resumed_tokens = ds->resumed_tokens,
         .resumed_rows = ds->resumed_rows,
+        .canaries_picked = ds->before.sum.canaries_picked + ds->counters.canaries_picked,
+        .canaries_checked = ds->before.sum.canaries_checked + ds->counters.canaries_checked,
+        .canaries_failed = ds->before.sum.canaries_failed + ds->counters.canaries_failed,
         .run_rows = ds->counters.rows_done,
         .run_tokens = ds->counters.running_sum,
         .active_ns = ds->counters.active_ns,
@@ -354,10 +369,13 @@ static void log_all_datasets(const struct run *r) {
 
 static int run_end(struct run *r) {
     bool rejects = false;
+    int64_t n_alarms = 0;
     hr_log_set_live("");
     for (int i = 0; i < r->n_datasets; i++) {
+        const struct dataset *ds = &r->datasets[i];
         end_dataset(r, &r->datasets[i]);
-        rejects = rejects || r->datasets[i].rejects > 0;
+        rejects = rejects || ds->rejects > 0;
+        n_alarms += ds->before.sum.canaries_failed + ds->counters.canaries_failed;
     }
     if (r->n_datasets > 1) log_all_datasets(r);
     if (r->failed) {
@@ -368,13 +386,20 @@ static int run_end(struct run *r) {
         hr_info("interrupted; resume with the same command");
         return HR_EXIT_INTERRUPTED;
     }
+    if (n_alarms > 0) {
+        hr_error("%lld rows were not the same when they were computed again, in this run or an earlier one: see "
+                 "CANARY in run.log; do not trust these rows",
+                 (long long)n_alarms);
+        return HR_EXIT_CANARY;
+    }
     return rejects ? HR_EXIT_REJECTS : HR_EXIT_DONE;
 }
 
 static int run_all(struct run *r, char **manifests, int n) {
     struct hr_err err;
     enum hr_status st;
-    if ((st = check_kv_dtype(&r->opts, &err)) || (st = hr_loop_create(&r->loop, &err)) ||
+    if ((st = check_kv_dtype(&r->opts, &err)) || (st = run_canary_parse(r->opts.canary, &r->canary_n, &err)) ||
+        (st = hr_loop_create(&r->loop, &err)) ||
         (st = hr_loop_wake(r->loop, on_wake, r, &r->wake, &err)) || (st = run_open(r, manifests, n, &err)))
         goto fail;
     if (r->opts.dry_run) return run_dry(r);

@@ -7,6 +7,7 @@
  *   prompt.c        a record becomes prompt ids and a resolved way to sample
  *   run_intake.c    lines become samples that wait for the engine (on the serial worker)
  *   run_output.c    events become tokens, rows, commits, journal entries
+ *   run_canary.c    --canary: committed rows are computed again and compared
  *   run_dry.c       --dry-run
  *
  * Two threads of the program touch these structs: the loop's, and the serial worker that owns stores and
@@ -44,6 +45,7 @@ struct run_opts {
     int dtype; /* enum: 0 bf16, 1 f32 */
     const char *kv_cache_dtype;
     const char *cpu_mask;
+    const char *canary; /* NULL: none */
     int64_t scatter;
     bool retry_rejects, dry_run, allow_mixed_numerics;
     struct hr_sampling_spec sampling; /* what the command line states */
@@ -73,6 +75,7 @@ struct sample {
     size_t n_journalled;    /* of `tokens`, how many the journal has */
     size_t n_journalling;   /* as soon as the journal write that is out has ended */
     struct hr_event end;    /* when finished */
+    bool suspect;           /* a canary has found wrong what it may have been computed from */
     struct sample *prev, *next; /* in its list */
 };
 
@@ -97,6 +100,7 @@ struct dataset {
     struct hr_store_totals before;         /* totals when the run began */
     struct tm now;                         /* what strftime_now says, over all runs */
     bool has_now;
+    bool mixed_numerics; /* earlier rows were computed with other bits, which is allowed */
     struct hr_budget budget;
     struct hr_run_counters counters; /* of this run, rows included whose commit is out */
     int64_t rows_done, rows_length, rejects; /* over all runs, committed */
@@ -113,6 +117,7 @@ struct dataset {
     struct sample_list ready;    /* prepared, not submitted */
     struct sample_list flying;   /* submitted */
     struct sample_list finished; /* waiting for a commit */
+    struct sample_list canaries; /* committed, and in the engine once more */
 };
 
 struct run {
@@ -122,6 +127,9 @@ struct run {
     struct hr_model_file *mf;
     struct hr_model_text text;
     char model_hash[65];
+    int64_t canary_n; /* one row in so many is computed again; 0: none */
+    struct hr_buf suspects; /* names that the next alarm will give, */
+    int n_suspects;         /* and how many there are */
     struct hr_loop *loop;
     struct hr_wake *wake;
     struct hr_timer *progress_timer;
@@ -180,6 +188,16 @@ void run_start_journal(struct run *r);
 /* A write to a store came back with `st`: a full disk pauses the run, anything else ends it. */
 void run_write_failed(struct run *r, enum hr_status st, const struct hr_err *err);
 void run_space_again(struct run *r); /* one has arrived */
+
+/* run_canary.c */
+/* "1/N", "0" or NULL as N or 0. */
+HR_MUST_USE enum hr_status run_canary_parse(const char *s, int64_t *n, struct hr_err *err);
+/* A committed sample. True: it was picked, and belongs to the canaries now. */
+bool run_canary_take(struct sample *s);
+void run_canary_suspect(struct run *r, struct sample *s);
+/* Its canary has ended; the sample is gone. */
+void run_canary_checked(struct run *r, struct sample *s, const struct hr_event *ev);
+int run_canaries_left(const struct run *r);
 
 /* run_dry.c */
 int run_dry(struct run *r);

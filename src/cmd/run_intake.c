@@ -345,6 +345,7 @@ void run_start_intake(struct run *r) {
     if (r->i_intake == r->n_datasets) return;
     int n_waiting = 0;
     for (int i = 0; i < r->n_datasets; i++) n_waiting += r->datasets[i].ready.n + r->datasets[i].flying.n;
+    n_waiting += run_canaries_left(r);
     int n_want = r->engine_opts.max_running + run_intake_window(r) - n_waiting;
     if (n_want <= 0) return;
     struct intake *in = hr_xcalloc(1, sizeof *in);

@@ -86,6 +86,14 @@ void run_take_events(struct run *r) {
                 r->n_tokens_seen++;
                 continue;
             }
+            if (ev[i].kind == HR_EVENT_SUSPECT) {
+                run_canary_suspect(r, s);
+                continue;
+            }
+            if (ev[i].kind == HR_EVENT_CHECKED) {
+                run_canary_checked(r, s, &ev[i]);
+                continue;
+            }
             HR_ASSERT((int)s->tokens.len == ev[i].n_tokens || ev[i].finish == HR_FINISH_NUMERIC);
             s->end = ev[i];
             ds->last_ns = hr_clock_ns();
@@ -273,6 +281,7 @@ static void commit_ended(struct commit *c) {
         } else {
             ds->rows_done++;
             ds->rows_length += s->end.finish == HR_FINISH_LENGTH;
+            if (run_canary_take(s)) continue;
         }
         sample_free(s);
     }

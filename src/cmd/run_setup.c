@@ -310,6 +310,7 @@ static enum hr_status check_numerics(struct run *r, struct dataset *ds, struct h
     enum hr_status st = hr_store_get_fact(ds->store, "numerics", &was, err);
     if (st == HR_ERR_NOTFOUND) st = hr_store_set_fact(ds->store, "numerics", r->be->numerics, err);
     else if (!st && strcmp(hr_buf_cstr(&was), r->be->numerics) != 0) {
+        ds->mixed_numerics = true;
         if (r->opts.allow_mixed_numerics)
             hr_warn("%s: earlier rows were computed with %s, these with %s", ds->m->dataset,
                     hr_buf_cstr(&was), r->be->numerics);
@@ -368,8 +369,8 @@ static void open_runlog(struct run *r, struct dataset *ds, const struct settings
     hr_buf_printf(&json, ", \"max_running\": %d, \"step_tokens\": %d, \"kv_tokens\": %lld",
                   r->engine_opts.max_running, r->engine_opts.step_tokens,
                   (long long)r->engine_opts.n_pages * HR_PAGE_TOKENS);
-    hr_buf_printf(&json, ", \"limit\": %lld, \"cap\": %lld, \"settings\": {", (long long)r->opts.limit,
-                  (long long)ds->budget.cap);
+    hr_buf_printf(&json, ", \"limit\": %lld, \"cap\": %lld, \"canary\": %lld, \"settings\": {",
+                  (long long)r->opts.limit, (long long)ds->budget.cap, (long long)r->canary_n);
     for (int i = 0; i < s->n; i++) {
         hr_buf_puts(&json, i ? ", " : "");
         hr_buf_json_str(&json, s->list[i].key, strlen(s->list[i].key));
@@ -496,6 +497,7 @@ void run_close(struct run *r) {
         free_list(&ds->ready);
         free_list(&ds->flying);
         free_list(&ds->finished);
+        free_list(&ds->canaries);
         hr_record_finish(&ds->intake_record);
         hr_shard_close(&ds->reader);
         hr_store_close(&ds->store);
@@ -505,6 +507,7 @@ void run_close(struct run *r) {
         free(ds->dir);
     }
     free(r->datasets);
+    hr_buf_finish(&r->suspects);
     hr_runlog_destroy(&r->runlog);
     hr_model_text_finish(&r->text);
     hr_model_file_close(&r->mf);

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-DONE, FAILED, USAGE, REJECTS, INTERRUPTED = range(5)
+DONE, FAILED, USAGE, REJECTS, INTERRUPTED, CANARY = range(6)
 
 
 def jsonl(rows):
