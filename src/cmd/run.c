@@ -24,6 +24,9 @@
 #define LIVE_MS          250
 #define PERIODIC_MS      5000
 #define SIGNALS_TO_ABORT 2
+/* A row's completion tokens while nobody knows better, and the rows after which somebody does. */
+#define UNKNOWN_TOKENS  256
+#define ROWS_FOR_A_MEAN 8
 /* A stop waits so long for somebody's lock on state.db before it leaves the last moments unwritten. */
 #define STOP_LOCK_NS INT64_C(3000000000)
 
@@ -48,6 +51,10 @@ static bool parse_options(struct run_opts *o, int *argc, char **argv, int *exit_
          "Keep state.db at PATH, for an output folder on a file system that SQLite does not like. Default: "
          "beside the rows.",
          HR_OPT_STR, &o->state},
+        {"lengths-from", "PATH", "Engine",
+         "An earlier run's output folder (or state.db): rows that it answered start in the order of how long they "
+         "were. Changes no row. Default: lengths are learned.",
+         HR_OPT_STR, &o->lengths_from},
         {"retry-rejects", NULL, "Output", "Try rejected rows again. Default: they stay rejected.",
          HR_OPT_FLAG, &o->retry_rejects},
         {"max-tokens", "N", "Sampling",
@@ -239,10 +246,22 @@ static bool only_canaries(const struct run *r) {
     return run_canaries_left(r) > 0;
 }
 
+int64_t run_work_left(const struct dataset *ds) {
+    for (int i = 0; i < ds->run->n_datasets; i++)
+        if (run_rows_total(&ds->run->datasets[i]) < 0) return 1;
+    int64_t rows = run_rows_total(ds) - ds->rows_done - ds->rejects;
+    int64_t n = ds->before.rows_done + ds->counters.rows_done;
+    int64_t tokens = ds->before.completion_tokens + ds->counters.completion_tokens;
+    int64_t mean = n >= ROWS_FOR_A_MEAN ? tokens / n : ds->expected_tokens ? ds->expected_tokens : UNKNOWN_TOKENS;
+    int64_t work = rows * mean;
+    if (ds->budget.cap > 0 && work > ds->budget.cap - tokens) work = ds->budget.cap - tokens;
+    return work > 1 ? work : 1;
+}
+
 static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *phase) {
     struct hr_engine_stats st = {0};
     int64_t now = hr_clock_ns();
-    *p = (struct hr_progress){.dataset = r->datasets[0].m->dataset, .elapsed_ns = now - r->begin_ns};
+    *p = (struct hr_progress){.dataset = r->name, .elapsed_ns = now - r->begin_ns};
     if (r->engine) hr_engine_get_stats(r->engine, &st, 0, NULL);
     for (int i = 0; i < r->n_datasets; i++) {
         const struct dataset *ds = &r->datasets[i];

@@ -36,7 +36,7 @@
 #include "schedule/schedule.h"
 
 struct run_opts {
-    const char *model, *out, *state, *now;
+    const char *model, *out, *state, *now, *lengths_from;
     int64_t limit; /* -1: none */
     int64_t cap;   /* -1: the manifest's */
     int64_t max_running, step_tokens, kv_tokens, threads; /* 0: chosen by us */
@@ -93,6 +93,7 @@ struct dataset {
     char *dir;              /* OUT/<dataset>; owned */
     struct hr_store *store; /* the serial worker's */
     struct hr_store_recovery recovery;
+    struct hr_store *past; /* the serial worker's: an earlier run that knows how long rows are, or NULL */
     struct hr_shard_reader *reader;        /* the serial worker's */
     struct hr_record intake_record;        /* the serial worker's */
     int64_t n_lines;                       /* the serial worker's: rows of the input taken so far */
@@ -101,6 +102,7 @@ struct dataset {
     struct tm now;                         /* what strftime_now says, over all runs */
     bool has_now;
     bool mixed_numerics; /* earlier rows were computed with other bits, which is allowed */
+    int64_t expected_tokens; /* of a row's answer, before this run; 0: nobody knows */
     struct hr_budget budget;
     struct hr_run_counters counters; /* of this run, rows included whose commit is out */
     int64_t rows_done, rows_length, rejects; /* over all runs, committed */
@@ -123,7 +125,8 @@ struct dataset {
 struct run {
     struct run_opts opts;
     struct dataset *datasets;
-    int n_datasets, i_intake; /* the dataset that is being read */
+    int n_datasets;
+    char name[160]; /* of the dataset, or "3 datasets" */
     struct hr_model_file *mf;
     struct hr_model_text text;
     char model_hash[65];
@@ -165,6 +168,9 @@ void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64
 /* Samples that the dataset asks for: those of the rows met, and as many for each other row as the manifest
  * says. -1: the rows are not counted yet. */
 int64_t run_rows_total(const struct dataset *ds);
+/* Completion tokens that the dataset has still to bring, as far as one can tell, at least 1. Alike for all
+ * datasets (1) while the rows of one of them are not counted. */
+int64_t run_work_left(const struct dataset *ds);
 
 /* run_setup.c */
 enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err);

@@ -5,6 +5,7 @@
  * Reading is done in small batches on the serial worker, only as far ahead as the engine needs, so that
  * memory does not grow with the shards and a commit never waits long behind it. Every line that is met has
  * one outcome: known as done or rejected, rejected now, or a sample in the ready list. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 /* A batch ends after so many lines or so much time, whichever is first: a commit may be waiting. */
 #define BATCH_LINES 8192
 #define BATCH_NS    INT64_C(50000000)
+#define WANTED_MIN  16 /* samples that wait of each dataset */
 #define ROOM_NS     250000000 /* between two looks whether a full disk has room again */
 
 struct intake {
@@ -135,7 +137,11 @@ struct hr_preface run_preface(const struct dataset *ds, const struct hr_cmd_prom
 static void fill_request(const struct run *r, struct sample *s) {
     const struct row *row = s->row;
     const struct hr_sampling_spec *sp = &row->prompt.sampling;
+    int past = 0;
     uint8_t stream[16];
+    struct hr_err err;
+    if (row->ds->past && hr_store_length(row->ds->past, row->record.ident, row->occurrence, s->index, &past, &err))
+        hr_debug("%s: %s", r->opts.lengths_from, err.msg); /* a hint that cannot be had is none */
     run_key("stream", row->record.ident, 16, row->occurrence, s->index, stream);
     s->request = (struct hr_request){
         .user = s,
@@ -145,6 +151,7 @@ static void fill_request(const struct run *r, struct sample *s) {
         .resumed = s->resumed.data,
         .n_resumed = (int)s->resumed.len,
         .max_tokens = row->prompt.max_tokens,
+        .n_expected = past ? past : (int)row->record.n_expected,
         .temperature = (float)sp->temperature,
         .top_p = (float)sp->top_p,
         .min_p = (float)sp->min_p,
@@ -333,25 +340,53 @@ static void intake_done(void *arg) {
 }
 
 /* Samples that may wait besides those that run: enough for the engine to go on while a slow commit keeps
- * the serial worker from reading. */
+ * the serial worker from reading. Several datasets share them. */
 int run_intake_window(const struct run *r) {
     int n = 2 * r->engine_opts.max_running;
     return n < 64 ? 64 : n;
 }
 
+/* Samples of the dataset that wait for the engine or in it; canaries are as much memory. */
+static int n_waiting(const struct dataset *ds) {
+    struct hr_engine_stats st;
+    struct hr_engine_group_stats g = {0};
+    if (ds->run->engine) hr_engine_get_stats(ds->run->engine, &st, ds->group, &g);
+    int running = g.n_running < ds->flying.n ? (int)g.n_running : ds->flying.n;
+    return ds->ready.n + ds->flying.n - running + ds->canaries.n;
+}
+
+/* Its share of the window, by the work it has left; a few at least, for it may be the only one that may start
+ * rows: others may be near their caps. */
+static int n_wanted(const struct dataset *ds) {
+    const struct run *r = ds->run;
+    double all = 0;
+    for (int i = 0; i < r->n_datasets; i++)
+        if (!r->datasets[i].input_done) all += (double)run_work_left(&r->datasets[i]);
+    int n = (int)ceil((double)run_intake_window(r) * (double)run_work_left(ds) / all);
+    int few = r->engine_opts.max_running < WANTED_MIN ? r->engine_opts.max_running : WANTED_MIN;
+    return n > few ? n : few;
+}
+
+/* Reads on in the dataset that lacks the greatest part of what it wants. */
 void run_start_intake(struct run *r) {
+    struct dataset *next = NULL;
+    int n_next = 0;
+    double most = 0;
     if (r->intake_out || r->stopping || (r->no_space && hr_clock_ns() < r->retry_ns)) return;
-    while (r->i_intake < r->n_datasets && r->datasets[r->i_intake].input_done) r->i_intake++;
-    if (r->i_intake == r->n_datasets) return;
-    int n_waiting = 0;
-    for (int i = 0; i < r->n_datasets; i++) n_waiting += r->datasets[i].ready.n + r->datasets[i].flying.n;
-    n_waiting += run_canaries_left(r);
-    int n_want = r->engine_opts.max_running + run_intake_window(r) - n_waiting;
-    if (n_want <= 0) return;
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct dataset *ds = &r->datasets[i];
+        if (ds->input_done) continue;
+        int wanted = n_wanted(ds), missing = wanted - n_waiting(ds);
+        if ((double)missing / wanted <= most) continue;
+        most = (double)missing / wanted;
+        next = ds;
+        n_next = missing;
+    }
+    if (!next) return;
     struct intake *in = hr_xcalloc(1, sizeof *in);
     in->run = r;
-    in->ds = &r->datasets[r->i_intake];
-    in->n_want = n_want;
+    in->ds = next;
+    in->n_want = n_next;
     r->intake_out = true;
     hr_loop_serial(r->loop, intake_work, intake_done, in);
 }

@@ -56,6 +56,8 @@ static bool may_start(struct dataset *ds, const struct sample *s) {
 
 void run_submit_ready(struct run *r) {
     if (r->model_state != MODEL_READY || r->stopping || r->no_space) return;
+    for (int i = 0; i < r->n_datasets && r->n_datasets > 1; i++)
+        hr_engine_set_work(r->engine, i, run_work_left(&r->datasets[i]));
     for (int i = 0; i < r->n_datasets; i++) {
         struct dataset *ds = &r->datasets[i];
         while (ds->ready.head && may_start(ds, ds->ready.head)) submit(r, ds, ds->ready.head);

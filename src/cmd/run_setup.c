@@ -67,6 +67,8 @@ static enum hr_status open_manifests(struct run *r, char **paths, int n, struct 
         hr_buf_finish(&dir);
         if ((st = check_outputs(ds, r->opts.state, err))) return st;
     }
+    if (n == 1) snprintf(r->name, sizeof r->name, "%s", r->datasets[0].m->dataset);
+    else snprintf(r->name, sizeof r->name, "%d datasets", n);
     return HR_OK;
 }
 
@@ -382,6 +384,65 @@ static void open_runlog(struct run *r, struct dataset *ds, const struct settings
     hr_buf_finish(&json);
 }
 
+/* The earlier run of this dataset in --lengths-from, a folder or a state.db; *found stays when there is none. */
+static enum hr_status open_past(struct run *r, struct dataset *ds, bool *found, struct hr_err *err) {
+    const char *from = r->opts.lengths_from, *slash = strrchr(from, '/');
+    struct stat sb, own;
+    struct hr_buf path = {0}, dir = {0}, mine = {0};
+    struct hr_store_totals totals = {0};
+    bool live, is_dir = stat(from, &sb) == 0 && S_ISDIR(sb.st_mode);
+    if (is_dir) hr_buf_printf(&dir, "%s/%s", from, ds->m->dataset);
+    else hr_buf_append(&dir, slash ? from : ".", slash ? (size_t)(slash - from) + 1 : 1);
+    if (is_dir) hr_buf_printf(&path, "%s/state.db", hr_buf_cstr(&dir));
+    else hr_buf_puts(&path, from);
+    hr_buf_printf(&mine, "%s/state.db", ds->dir);
+    const char *own_path = r->opts.state ? r->opts.state : hr_buf_cstr(&mine);
+    enum hr_status st = HR_OK;
+    if (stat(hr_buf_cstr(&path), &sb) == 0 && stat(own_path, &own) == 0 && sb.st_dev == own.st_dev &&
+        sb.st_ino == own.st_ino)
+        st = hr_err_set(err, HR_ERR_CONFIG,
+                        "--lengths-from %s is this run's own output, whose lengths are known anyway; name an earlier "
+                        "run's",
+                        from);
+    struct hr_store_opts o = {.dir = hr_buf_cstr(&dir), .state_path = hr_buf_cstr(&path)};
+    if (!st) st = hr_store_open_readonly(&o, &ds->past, &live, err);
+    if (!st) st = hr_store_totals(ds->past, &totals, err);
+    if (!st) {
+        *found = true;
+        if (totals.rows_done > 0 && ds->expected_tokens == 0)
+            ds->expected_tokens = totals.completion_tokens / totals.rows_done;
+        hr_info("%s: the lengths of %lld rows are known from %s", ds->m->dataset, (long long)totals.rows_done,
+                hr_buf_cstr(&path));
+    } else if (st == HR_ERR_NOTFOUND) {
+        hr_info("%s: no lengths are known: there is no %s", ds->m->dataset, hr_buf_cstr(&path));
+        st = HR_OK;
+    }
+    hr_store_totals_finish(&totals);
+    hr_buf_finish(&path);
+    hr_buf_finish(&dir);
+    hr_buf_finish(&mine);
+    return st;
+}
+
+/* What is known of answers' lengths before the first one: from this dataset's own rows, from an earlier run, or
+ * from the manifest. */
+static enum hr_status know_lengths(struct run *r, struct hr_err *err) {
+    bool found = !r->opts.lengths_from;
+    for (int i = 0; i < r->n_datasets; i++) {
+        struct dataset *ds = &r->datasets[i];
+        if (ds->before.rows_done > 0) ds->expected_tokens = ds->before.completion_tokens / ds->before.rows_done;
+        enum hr_status st = r->opts.lengths_from ? open_past(r, ds, &found, err) : HR_OK;
+        if (st) return st;
+        if (ds->expected_tokens == 0) ds->expected_tokens = ds->m->expected_tokens;
+        r->engine_opts.expected[i] = ds->expected_tokens < INT32_MAX ? (int)ds->expected_tokens : INT32_MAX;
+    }
+    if (!found)
+        return hr_err_set(err, HR_ERR_CONFIG,
+                          "--lengths-from %s holds no state.db of an earlier run; name its --out folder",
+                          r->opts.lengths_from);
+    return HR_OK;
+}
+
 static void seed_budget(void *arg, int completion_tokens, int64_t n_rows) {
     hr_budget_rows(arg, completion_tokens, n_rows);
 }
@@ -425,7 +486,7 @@ enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
         enum hr_status st = open_store(r, &r->datasets[i], err);
         if (st) return st;
     }
-    return HR_OK;
+    return know_lengths(r, err);
 }
 
 /* ---- weights ------------------------------------------------------------------------------------ */
@@ -500,6 +561,7 @@ void run_close(struct run *r) {
         free_list(&ds->canaries);
         hr_record_finish(&ds->intake_record);
         hr_shard_close(&ds->reader);
+        hr_store_close(&ds->past);
         hr_store_close(&ds->store);
         hr_store_totals_finish(&ds->before);
         hr_sampling_spec_finish(&ds->sampling);

@@ -57,6 +57,8 @@ static const struct {
     {"sampling.seed", 0, NULL},
     {"sampling.n", 0, NULL},
     {"max_tokens_per_dataset", IS_NUMBER | IS_NULL, "a whole number (0 or null: no cap)"},
+    {"expected_tokens", IS_NUMBER, "a whole number"},
+    {"expected_tokens_field", IS_STRING, "a field's name"},
     {"output", IS_OBJECT, "an object"},
     {"output.token_ids", IS_BOOL, "true or false"},
     {"template_vars", IS_OBJECT, "an object"},
@@ -270,17 +272,17 @@ static enum hr_status take_sampling(struct hr_manifest *m, const struct hr_json 
     return st;
 }
 
-static enum hr_status take_cap(struct hr_manifest *m, const struct hr_json *v, struct hr_err *err) {
+static enum hr_status take_count(const struct hr_json *root, const char *key, int64_t *out,
+                                 struct hr_err *err) {
+    const struct hr_json *v = hr_json_get(root, key);
     double real = 0;
     if (v == NULL || hr_json_type(v) == HR_JSON_NULL) return HR_OK;
-    if (!hr_json_int(v, &m->max_tokens_per_dataset)) {
+    if (!hr_json_int(v, out)) {
         if (!hr_json_real(v, &real) || real != floor(real) || real < 0 || real > 9007199254740992.0)
-            return hr_err_set(err, HR_ERR_CONFIG,
-                              "\"max_tokens_per_dataset\" must be a whole number");
-        m->max_tokens_per_dataset = (int64_t)real;
+            return hr_err_set(err, HR_ERR_CONFIG, "\"%s\" must be a whole number", key);
+        *out = (int64_t)real;
     }
-    if (m->max_tokens_per_dataset < 0)
-        return hr_err_set(err, HR_ERR_CONFIG, "\"max_tokens_per_dataset\" must not be negative");
+    if (*out < 0) return hr_err_set(err, HR_ERR_CONFIG, "\"%s\" must not be negative", key);
     return HR_OK;
 }
 
@@ -367,7 +369,9 @@ static enum hr_status fill(struct hr_manifest *m, const struct hr_json *root, st
     if ((st = check_prompt(m, err)) < 0) return st;
     if ((st = take_sampling(m, hr_json_get(root, "sampling"), err)) < 0) return st;
     if ((st = take_thinking(m, hr_json_get(root, "thinking"), err)) < 0) return st;
-    if ((st = take_cap(m, hr_json_get(root, "max_tokens_per_dataset"), err)) < 0) return st;
+    if ((st = take_count(root, "max_tokens_per_dataset", &m->max_tokens_per_dataset, err)) < 0) return st;
+    if ((st = take_count(root, "expected_tokens", &m->expected_tokens, err)) < 0) return st;
+    if ((st = take_str(root, "expected_tokens_field", false, &m->expected_tokens_field, err)) < 0) return st;
     return take_shards(m, hr_json_get(root, "shards"), err);
 }
 
@@ -407,6 +411,7 @@ void hr_manifest_destroy(struct hr_manifest **pm) {
     free(m->system);
     free(m->think_open);
     free(m->think_close);
+    free(m->expected_tokens_field);
     hr_sampling_spec_finish(&m->sampling);
     hr_buf_finish(&m->template_vars);
     free(m);

@@ -55,6 +55,8 @@ struct hr_manifest {
         HR_THINKING_TAGS,  /* think_open and think_close */
     } thinking;
     char *think_open, *think_close; /* owned or NULL; not empty, think_open begins with no white space */
+    int64_t expected_tokens;        /* mean completion tokens that somebody expects; 0: not said */
+    char *expected_tokens_field;    /* owned or NULL: the field with a row's own expectation */
     struct hr_buf template_vars;    /* JSON object text of extra template variables, or empty */
 };
 

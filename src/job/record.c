@@ -259,6 +259,15 @@ static enum hr_status read_options(struct hr_record *r, const struct hr_manifest
     return HR_OK;
 }
 
+/* A hint: what is no number above 0 is no hint, and the field is carried like any other. */
+static void read_expected(struct hr_record *r, const struct hr_manifest *m, const struct hr_fields *fields) {
+    const char *name = m->expected_tokens_field;
+    const struct hr_field *f = name != NULL ? hr_fields_find(fields, name, strlen(name)) : NULL;
+    double n;
+    if (f == NULL || f->value.type != HR_JNUMBER || !hr_jscan_double(&f->value, &n) || !(n > 0)) return;
+    r->n_expected = n < 1 ? 1 : n < 1e9 ? (int64_t)n : 1000000000;
+}
+
 static void hash_part(struct hr_sha256 *s, const void *data, size_t len) {
     uint8_t size[8];
     for (int i = 0; i < 8; i++) size[i] = (uint8_t)((uint64_t)len >> (8 * i));
@@ -353,6 +362,7 @@ enum hr_status hr_record_parse(struct hr_record *r, const struct hr_manifest *m,
     if (st >= 0) st = read_question(r, m, &fields, &list, err);
     if (st >= 0) st = read_options(r, m, &fields, err);
     if (st >= 0) {
+        read_expected(r, m, &fields);
         identify(r, &list);
         collect_metadata(r, &fields);
     }

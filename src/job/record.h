@@ -25,6 +25,7 @@ struct hr_record {
     struct hr_buf tools_json;  /* the row's "tools", or empty */
     struct hr_buf metadata;    /* JSON object of the fields to carry, in the row's order */
     struct hr_sampling_spec sampling; /* the row's own keys only */
+    int64_t n_expected;  /* completion tokens that the manifest's expected_tokens_field says; 0: nothing */
     uint8_t ident[16];   /* hash of the canonical id, or of content when it has none */
     uint8_t content[16]; /* hash of what is asked: messages or prompt, tools, own sampling */
 };

@@ -716,6 +716,20 @@ enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length_fn fn, void
     return code;
 }
 
+enum hr_status hr_store_length(struct hr_store *st, const uint8_t ident[16], int occurrence, int sample,
+                               int *completion_tokens, struct hr_err *err) {
+    int64_t n = 0;
+    bool found;
+    enum hr_status code = hr_db_get(
+        st->db,
+        "SELECT completion_tokens FROM rows JOIN done USING(row) WHERE i0=? AND i1=? AND occurrence=? AND sample=?",
+        HR_ARGS(HR_INT(hr_store_key(ident, 0)), HR_INT(hr_store_key(ident, 1)), HR_INT(occurrence),
+                HR_INT(sample)),
+        &n, 1, &found, err);
+    if (!code) *completion_tokens = found ? (int)n : 0;
+    return code;
+}
+
 void hr_store_totals_finish(struct hr_store_totals *t) {
     free(t->runs);
     *t = (struct hr_store_totals){0};

@@ -173,8 +173,12 @@ typedef void (*hr_store_length_fn)(void *arg, int completion_tokens, int64_t n_r
 HR_MUST_USE enum hr_status hr_store_lengths(struct hr_store *st, hr_store_length_fn fn, void *arg,
                                             struct hr_err *err);
 
+/* Completion tokens of a finished sample by its row's identity; 0: it is not among the finished. */
+HR_MUST_USE enum hr_status hr_store_length(struct hr_store *st, const uint8_t ident[16], int occurrence,
+                                           int sample, int *completion_tokens, struct hr_err *err);
+
 /* Opens for reading beside a live or dead run, without the lock and without changing anything;
- * *live: somebody holds the lock. Only totals, get_fact and close may be called on it. */
+ * *live: somebody holds the lock. Only totals, get_fact, lengths, length and close may be called on it. */
 HR_MUST_USE enum hr_status hr_store_open_readonly(const struct hr_store_opts *opts,
                                                   struct hr_store **out, bool *live,
                                                   struct hr_err *err);
