@@ -351,6 +351,7 @@ static void end_dataset(struct run *r, struct dataset *ds) {
         .rows_done = ds->rows_done,
         .rows_total = total,
         .rows_length = ds->rows_length,
+        .rows_repetitive = ds->rows_repetitive,
         .rejects = ds->rejects,
         .numeric_errors = ds->n_numeric,
         .over_cap = over,

@@ -75,6 +75,7 @@ struct sample {
     size_t n_journalled;    /* of `tokens`, how many the journal has */
     size_t n_journalling;   /* as soon as the journal write that is out has ended */
     struct hr_event end;    /* when finished */
+    bool repetitive;        /* then too */
     bool suspect;           /* a canary has found wrong what it may have been computed from */
     struct sample *prev, *next; /* in its list */
 };
@@ -105,7 +106,7 @@ struct dataset {
     int64_t expected_tokens; /* of a row's answer, before this run; 0: nobody knows */
     struct hr_budget budget;
     struct hr_run_counters counters; /* of this run, rows included whose commit is out */
-    int64_t rows_done, rows_length, rejects; /* over all runs, committed */
+    int64_t rows_done, rows_length, rows_repetitive, rejects; /* over all runs, committed */
     int64_t n_skipped; /* samples that earlier runs finished or rejected */
     int64_t n_numeric; /* of the rejects of this run: logits were not finite */
     int64_t rows_total, extra_samples; /* lines counted (-1: not yet); samples beyond one a line */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/run_int.h"
+#include "job/repetition.h"
 #include "text/detok.h"
 
 #define SYNC_EVERY_NS  INT64_C(3000000000) /* a power cut may cost this much work in flight */
@@ -98,6 +99,8 @@ void run_take_events(struct run *r) {
             }
             HR_ASSERT((int)s->tokens.len == ev[i].n_tokens || ev[i].finish == HR_FINISH_NUMERIC);
             s->end = ev[i];
+            s->repetitive =
+                ev[i].finish == HR_FINISH_LENGTH && hr_is_repetitive(s->tokens.data, s->tokens.len);
             ds->last_ns = hr_clock_ns();
             /* Its tokens count from here on, however long its commit takes. */
             if (s->end.finish != HR_FINISH_NUMERIC) hr_budget_rows(&ds->budget, (int)s->tokens.len, 1);
@@ -153,6 +156,7 @@ static void write_row(const struct sample *s, const struct hr_tokenizer *tok, st
         .text_len = part[TEXT].len,
         .dropped_bytes = (int)dropped,
         .finish_reason = s->end.finish == HR_FINISH_LENGTH ? "length" : "stop",
+        .repetitive = s->repetitive,
         .stop_reason_json = reason.len ? hr_buf_cstr(&reason) : NULL,
         .prompt_tokens = (int)row->prompt.ids.len,
         .completion_tokens = (int)s->tokens.len,
@@ -225,6 +229,7 @@ static void commit_work(void *arg) {
             .prompt_tokens = (int)s->row->prompt.ids.len,
             .completion_tokens = (int)s->tokens.len,
             .length = s->end.finish == HR_FINISH_LENGTH,
+            .repetitive = s->repetitive,
         };
         n++;
     }
@@ -241,6 +246,7 @@ static void count_finished(struct hr_run_counters *k, const struct sample *s) {
     }
     k->rows_done++;
     k->rows_length += s->end.finish == HR_FINISH_LENGTH;
+    k->rows_repetitive += s->repetitive;
     k->prompt_tokens += (int64_t)s->row->prompt.ids.len;
     k->completion_tokens += (int64_t)s->tokens.len;
 }
@@ -283,6 +289,7 @@ static void commit_ended(struct commit *c) {
         } else {
             ds->rows_done++;
             ds->rows_length += s->end.finish == HR_FINISH_LENGTH;
+            ds->rows_repetitive += s->repetitive;
             if (run_canary_take(s)) continue;
         }
         sample_free(s);
@@ -303,6 +310,7 @@ static void commit_done(void *arg) {
             k->rejects -= delta.rejects;
             k->rows_done -= delta.rows_done;
             k->rows_length -= delta.rows_length;
+            k->rows_repetitive -= delta.rows_repetitive;
             k->prompt_tokens -= delta.prompt_tokens;
             k->completion_tokens -= delta.completion_tokens;
             list_push(&c->ds->finished, s);

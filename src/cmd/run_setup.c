@@ -469,6 +469,7 @@ static enum hr_status open_store(struct run *r, struct dataset *ds, struct hr_er
         goto out;
     ds->rows_done = ds->before.rows_done;
     ds->rows_length = ds->before.rows_length;
+    ds->rows_repetitive = ds->before.rows_repetitive;
     ds->rejects = ds->before.rejects;
     open_runlog(r, ds, &s);
     log_recovery(ds);

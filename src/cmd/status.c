@@ -150,6 +150,7 @@ static void put_run(struct hr_buf *out, const struct dataset_status *d, int i_ru
     put_str(out, "host", run->host);
     put_int(out, "rows_done", run->c.rows_done);
     put_int(out, "rows_length", run->c.rows_length);
+    put_int(out, "rows_repetitive", run->c.rows_repetitive);
     put_int(out, "rejects", run->c.rejects);
     put_int(out, "prompt_tokens", run->c.prompt_tokens);
     put_int(out, "completion_tokens", run->c.completion_tokens);
@@ -165,6 +166,7 @@ static void put_dataset(struct hr_buf *out, const struct dataset_status *d) {
     put_known(out, "rows_total", d->rows_total);
     put_int(out, "rows_done", t->rows_done);
     put_int(out, "rows_length", t->rows_length);
+    put_int(out, "rows_repetitive", t->rows_repetitive);
     put_int(out, "rejects", t->rejects);
     put_int(out, "prompt_tokens", t->prompt_tokens);
     put_int(out, "completion_tokens", t->completion_tokens);
@@ -237,6 +239,8 @@ static void fill_cells(const struct dataset_status *d, struct hr_buf cells[N_COL
     else
         hr_buf_putc(&cells[C_ROWS], '?');
     hr_format_count(t->rows_length, &cells[C_LENGTH]);
+    if (t->rows_repetitive > 0)
+        hr_buf_printf(&cells[C_LENGTH], ", %lld repetitive", (long long)t->rows_repetitive);
     hr_format_count(t->rejects, &cells[C_REJECTS]);
     hr_format_count(t->completion_tokens, &cells[C_TOKENS]);
     if (d->cap > 0)

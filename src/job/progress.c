@@ -281,6 +281,8 @@ void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
         hr_buf_printf(out, ", %.1f a row", (double)s->completion_tokens / (double)s->rows_done);
     hr_buf_printf(out, "\n  length     %lld/%lld rows ended in length (max_tokens or the context)",
                   (long long)s->rows_length, (long long)s->rows_done);
+    if (s->rows_repetitive > 0)
+        hr_buf_printf(out, ", %lld of them repetitive", (long long)s->rows_repetitive);
     hr_buf_puts(out, "\n  this run   ");
     hr_format_count(s->run_rows, out);
     hr_buf_puts(out, " rows, ");

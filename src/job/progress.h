@@ -61,6 +61,7 @@ struct hr_summary {
     const char *dataset, *how; /* "done", "interrupted", "stopped at the cap", ... */
     const char *dir;           /* where the files are */
     int64_t rows_done, rows_total, rows_length, rejects, numeric_errors; /* total -1: not known */
+    int64_t rows_repetitive; /* of rows_length */
     int64_t over_cap;                         /* rows that were not begun because of the cap */
     int64_t prompt_tokens, completion_tokens; /* of finished rows, over all runs */
     int64_t cap_tokens;                       /* 0: none */

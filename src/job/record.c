@@ -400,6 +400,7 @@ void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,
     if (a->dropped_bytes != 0) hr_buf_printf(out, ",\"dropped_bytes\":%d", a->dropped_bytes);
     hr_buf_printf(out, ",\"finish_reason\":\"%s\"", a->finish_reason);
     if (a->stop_reason_json != NULL) hr_buf_printf(out, ",\"stop_reason\":%s", a->stop_reason_json);
+    if (a->repetitive) hr_buf_puts(out, ",\"repetitive\":true");
     hr_buf_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d},\"seed\":%lld",
                   a->prompt_tokens, a->completion_tokens, (long long)a->seed);
     if (m->output_token_ids) {

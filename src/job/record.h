@@ -43,6 +43,7 @@ struct hr_answer {
     size_t reasoning_len, text_len;
     int dropped_bytes; /* of an unfinished character at its end, not in `text` */
     const char *finish_reason;  /* "stop" or "length" */
+    bool repetitive; /* the completion only repeats itself (job/repetition.h) */
     const char *stop_reason_json; /* JSON text ("\"\\n\"", "128001", "\"context\"") or NULL */
     int prompt_tokens, completion_tokens;
     int64_t seed;
@@ -50,7 +51,7 @@ struct hr_answer {
 };
 /* Appends the output row with its newline: id, dataset, sample, occurrence when not 0, prompt or
  * messages, tools when the row had some, reasoning when there is some, response, dropped_bytes when not 0,
- * finish_reason, stop_reason, usage, seed,
+ * finish_reason, stop_reason, repetitive when it is, usage, seed,
  * prompt_token_ids and completion_token_ids when asked ([prompt_tokens] and [completion_tokens] of the
  * answer), metadata. The form is in manifests/row.schema.json. */
 void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,

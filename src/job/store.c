@@ -52,23 +52,25 @@
 #include "job/store_int.h"
 #include "job/store_lock.h"
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 #define APPLICATION_ID 0x48527374 /* "HRst" */
 
-/* Counters that version 1 had, and those that came with version 2. */
+/* Counters that version 1 had, and those that came with later ones. Version 3 marks repetitive rows. */
 #define COUNTERS_1(X)                                                                              \
     X(rows_done)                                                                                   \
     X(rows_length) X(rejects) X(prompt_tokens) X(completion_tokens) X(sampled_tokens)              \
         X(prefill_tokens) X(cached_tokens) X(resumed_tokens) X(recomputed_tokens) X(preemptions)   \
             X(decode_steps) X(running_sum) X(active_ns)
 #define COUNTERS_2(X) X(canaries_picked) X(canaries_checked) X(canaries_failed)
-#define COUNTERS(X)   COUNTERS_1(X) COUNTERS_2(X)
+#define COUNTERS_3(X) X(rows_repetitive)
+#define COUNTERS(X)   COUNTERS_1(X) COUNTERS_2(X) COUNTERS_3(X)
 
 #define X_COLUMN(name) ", " #name " INTEGER NOT NULL DEFAULT 0"
 #define MARK_COLUMNS                                                                               \
     "(offset INTEGER PRIMARY KEY, length INTEGER NOT NULL, crc INTEGER NOT NULL,"                  \
     " row INTEGER NOT NULL, sample INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,"              \
-    " completion_tokens INTEGER NOT NULL, is_length INTEGER NOT NULL);"
+    " completion_tokens INTEGER NOT NULL, is_length INTEGER NOT NULL,"                                 \
+    " is_repetitive INTEGER NOT NULL DEFAULT 0);"
 
 static const char schema[] =
     "CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
@@ -97,8 +99,9 @@ static const char schema[] =
                   "CREATE TABLE tally(rows_done INTEGER NOT NULL, rows_length INTEGER NOT NULL,"
                   " prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, rejects "
                   "INTEGER NOT NULL,"
-                  " rejects_bytes INTEGER NOT NULL, n_flushes INTEGER NOT NULL);"
-                  "INSERT INTO tally VALUES(0,0,0,0,0,0,0);";
+                  " rejects_bytes INTEGER NOT NULL, n_flushes INTEGER NOT NULL,"
+                  " rows_repetitive INTEGER NOT NULL DEFAULT 0);"
+                  "INSERT INTO tally VALUES(0,0,0,0,0,0,0,0);";
 
 /* ---- opening ---- */
 
@@ -183,7 +186,7 @@ static enum hr_status check_schema(struct hr_store *st, bool *fresh, struct hr_e
     *fresh = n_tables == 0 && app == 0 && version == 0;
     st->version = (int)version;
     if (*fresh) return HR_OK;
-    if (app != APPLICATION_ID)
+    if (app != APPLICATION_ID || version < 1)
         return hr_err_set(err, HR_ERR_CONFIG, "%s is not a state file of headrace", st->state_path);
     if (version > SCHEMA_VERSION)
         return hr_err_set(err, HR_ERR_CONFIG,
@@ -207,8 +210,14 @@ static enum hr_status make_schema(struct hr_store *st, struct hr_err *err) {
 #define X_ALTER(name) "ALTER TABLE runs ADD COLUMN " #name " INTEGER NOT NULL DEFAULT 0;"
 
 static enum hr_status upgrade_schema(struct hr_store *st, struct hr_err *err) {
+    static const char to_3[] =
+        COUNTERS_3(X_ALTER) "ALTER TABLE done ADD COLUMN is_repetitive INTEGER NOT NULL DEFAULT 0;"
+                            "ALTER TABLE aside ADD COLUMN is_repetitive INTEGER NOT NULL DEFAULT 0;"
+                            "ALTER TABLE tally ADD COLUMN rows_repetitive INTEGER NOT NULL DEFAULT 0;"
+                            "PRAGMA user_version=3";
     enum hr_status code = hr_db_begin(st->db, true, err);
-    if (!code) code = hr_db_script(st->db, COUNTERS_2(X_ALTER) "PRAGMA user_version=2", err);
+    if (!code && st->version < 2) code = hr_db_script(st->db, COUNTERS_2(X_ALTER), err);
+    if (!code) code = hr_db_script(st->db, to_3, err);
     if (!code) code = hr_db_commit(st->db, err);
     if (code) hr_db_rollback(st->db);
     return code;
@@ -532,11 +541,12 @@ enum hr_status hr_store_journal(struct hr_store *st, const struct hr_store_token
 
 static enum hr_status put_mark(struct hr_store *st, const struct hr_store_done *d, int64_t offset,
                                struct hr_err *err) {
-    enum hr_status code = hr_db_run(st->db, "INSERT INTO done VALUES(?,?,?,?,?,?,?,?)",
+    enum hr_status code = hr_db_run(st->db, "INSERT INTO done VALUES(?,?,?,?,?,?,?,?,?)",
                                     HR_ARGS(HR_INT(offset), HR_INT((int64_t)d->len),
                                             HR_INT(hr_crc32c(0, d->line, d->len)), HR_INT(d->row),
                                             HR_INT(d->sample), HR_INT(d->prompt_tokens),
-                                            HR_INT(d->completion_tokens), HR_INT(d->length)),
+                                            HR_INT(d->completion_tokens), HR_INT(d->length),
+                                            HR_INT(d->repetitive)),
                                     err);
     if (code) return code;
     return hr_db_run(st->db, "DELETE FROM journal WHERE row=? AND sample=?",
@@ -546,21 +556,24 @@ static enum hr_status put_mark(struct hr_store *st, const struct hr_store_done *
 static enum hr_status put_marks(struct hr_store *st, const struct hr_store_done *rows, int n,
                                 int64_t offset, const struct hr_run_counters *counters,
                                 struct hr_err *err) {
-    int64_t n_length = 0, prompt = 0, completion = 0;
+    int64_t n_length = 0, n_repetitive = 0, prompt = 0, completion = 0;
     enum hr_status code = hr_db_begin(st->db, true, err);
     if (code) return code;
     for (int i = 0; i < n && !code; i++) {
         code = put_mark(st, &rows[i], offset, err);
         offset += (int64_t)rows[i].len;
         n_length += rows[i].length;
+        n_repetitive += rows[i].repetitive;
         prompt += rows[i].prompt_tokens;
         completion += rows[i].completion_tokens;
     }
     if (!code)
         code = hr_db_run(st->db,
                          "UPDATE tally SET rows_done=rows_done+?, rows_length=rows_length+?,"
-                         "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?",
-                         HR_ARGS(HR_INT(n), HR_INT(n_length), HR_INT(prompt), HR_INT(completion)),
+                         "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?,"
+                         "rows_repetitive=rows_repetitive+?",
+                         HR_ARGS(HR_INT(n), HR_INT(n_length), HR_INT(prompt), HR_INT(completion),
+                                 HR_INT(n_repetitive)),
                          err);
     if (!code) code = put_counters(st, counters, err);
     if (!code) code = hr_db_commit(st->db, err);
@@ -648,18 +661,21 @@ static void copy_text(char *dst, size_t cap, const char *src) {
 #define X_ZERO(name)   ", 0"
 #define X_READ(name)   r->c.name = hr_cursor_int(c, i_col++);
 #define X_ADD(name)    t->sum.name += r->c.name;
+#define RUNS_FROM(columns)                                                                         \
+    "SELECT id, started, ended, how, version, host" columns " FROM runs ORDER BY id"
 
 static enum hr_status read_runs(struct hr_store *st, struct hr_store_totals *t,
                                 struct hr_err *err) {
     struct hr_cursor *c;
     bool more;
     int cap = 0;
-    static const char now[] =
-        "SELECT id, started, ended, how, version, host" COUNTERS(X_SELECT) " FROM runs ORDER BY id";
-    static const char version_1[] = "SELECT id, started, ended, how, version, host" COUNTERS_1(X_SELECT)
-        COUNTERS_2(X_ZERO) " FROM runs ORDER BY id";
-    bool old = st->readonly && st->version == 1;
-    enum hr_status code = hr_db_query(st->db, old ? version_1 : now, HR_NO_ARGS, &c, err);
+    static const char *const by_version[SCHEMA_VERSION + 1] = {
+        [1] = RUNS_FROM(COUNTERS_1(X_SELECT) COUNTERS_2(X_ZERO) COUNTERS_3(X_ZERO)),
+        [2] = RUNS_FROM(COUNTERS_1(X_SELECT) COUNTERS_2(X_SELECT) COUNTERS_3(X_ZERO)),
+        [3] = RUNS_FROM(COUNTERS(X_SELECT)),
+    };
+    const char *sql = by_version[st->readonly ? st->version : SCHEMA_VERSION];
+    enum hr_status code = hr_db_query(st->db, sql, HR_NO_ARGS, &c, err);
     while (!code) {
         code = hr_cursor_next(c, &more, err);
         if (code || !more) break;
@@ -684,21 +700,24 @@ static enum hr_status read_runs(struct hr_store *st, struct hr_store_totals *t,
 enum hr_status hr_store_totals(struct hr_store *st, struct hr_store_totals *out,
                                struct hr_err *err) {
     struct hr_store_totals t = {0};
-    int64_t v[5] = {0};
+    int64_t v[6] = {0};
     bool found;
     enum hr_status code = st->readonly ? HR_OK : hr_store_batch_commit(st, err);
     if (!code)
         code = hr_db_get(
             st->db,
-            "SELECT rows_done, rows_length, rejects, prompt_tokens, completion_tokens FROM tally",
-            HR_NO_ARGS, v, 5, &found, err);
+            st->readonly && st->version < 3
+                ? "SELECT rows_done, rows_length, rejects, prompt_tokens, completion_tokens, 0 FROM tally"
+                : "SELECT rows_done, rows_length, rejects, prompt_tokens, completion_tokens,"
+                  "rows_repetitive FROM tally",
+            HR_NO_ARGS, v, 6, &found, err);
     if (!code) code = read_runs(st, &t, err);
     if (code) {
         hr_store_totals_finish(&t);
         return code;
     }
     t.rows_done = v[0], t.rows_length = v[1], t.rejects = v[2];
-    t.prompt_tokens = v[3], t.completion_tokens = v[4];
+    t.prompt_tokens = v[3], t.completion_tokens = v[4], t.rows_repetitive = v[5];
     *out = t;
     return HR_OK;
 }

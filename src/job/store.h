@@ -82,7 +82,7 @@ HR_MUST_USE enum hr_status hr_store_journalled(struct hr_store *st, int64_t row,
 /* Counters of the running run, kept in the table of runs; the totals over all runs are their sums.
  */
 struct hr_run_counters {
-    int64_t rows_done, rows_length, rejects;
+    int64_t rows_done, rows_length, rows_repetitive, rejects;
     int64_t prompt_tokens, completion_tokens; /* of finished rows */
     int64_t sampled_tokens;                   /* that reached the journal or a row */
     int64_t prefill_tokens, cached_tokens, resumed_tokens, recomputed_tokens, preemptions;
@@ -100,6 +100,7 @@ struct hr_store_done {
     size_t len;
     int prompt_tokens, completion_tokens;
     bool length;     /* finish_reason is "length" */
+    bool repetitive; /* and the completion only repeats itself */
 };
 /* Rows appended -> fdatasync -> one transaction (row marks, offsets, CRCs, journal entries of these
  * samples dropped, counters). Either all of it or none counts. HR_ERR_NOSPACE: nothing was
@@ -158,7 +159,7 @@ struct hr_store_run {
     struct hr_run_counters c;
 };
 struct hr_store_totals {
-    int64_t rows_done, rows_length, rejects, prompt_tokens,
+    int64_t rows_done, rows_length, rows_repetitive, rejects, prompt_tokens,
         completion_tokens;      /* from the row marks */
     struct hr_run_counters sum; /* over the runs */
     int n_runs;

@@ -97,7 +97,7 @@ static enum hr_status check_marks(struct hr_store *st, int64_t *end, int64_t *n_
 
 struct counts {
     int64_t prompt, completion;
-    bool length;
+    bool length, repetitive;
 };
 
 /* The counts of a row that its transaction did not record; false when it is not a row. */
@@ -113,6 +113,7 @@ static bool row_counts(const char *line, size_t len, struct counts *c) {
         return false;
     if (!hr_jscan_get(&root, "finish_reason", &reason) || reason.type != HR_JSTRING) return false;
     c->length = hr_jscan_str_eq(&reason, "length", 6);
+    c->repetitive = hr_jscan_get(&root, "repetitive", &n) && n.type == HR_JTRUE;
     return true;
 }
 
@@ -125,9 +126,10 @@ static enum hr_status adopt(struct hr_store *st, int64_t row, int sample, int64_
     int64_t journalled = 0;
     bool found;
     enum hr_status code = hr_db_run(
-        st->db, "INSERT INTO done VALUES(?,?,?,?,?,?,?,?)",
+        st->db, "INSERT INTO done VALUES(?,?,?,?,?,?,?,?,?)",
         HR_ARGS(HR_INT(offset), HR_INT((int64_t)len), HR_INT(hr_crc32c(0, line, len)), HR_INT(row),
-                HR_INT(sample), HR_INT(n->prompt), HR_INT(n->completion), HR_INT(n->length)),
+                HR_INT(sample), HR_INT(n->prompt), HR_INT(n->completion), HR_INT(n->length),
+                HR_INT(n->repetitive)),
         err);
     if (!code)
         code = hr_db_get(
@@ -139,16 +141,21 @@ static enum hr_status adopt(struct hr_store *st, int64_t row, int sample, int64_
     if (!code)
         code = hr_db_run(st->db,
                          "UPDATE tally SET rows_done=rows_done+1, rows_length=rows_length+?,"
+                         "rows_repetitive=rows_repetitive+?,"
                          "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?",
-                         HR_ARGS(HR_INT(n->length), HR_INT(n->prompt), HR_INT(n->completion)), err);
+                         HR_ARGS(HR_INT(n->length), HR_INT(n->repetitive), HR_INT(n->prompt),
+                                 HR_INT(n->completion)),
+                         err);
     int64_t fresh = n->completion > journalled ? n->completion - journalled : 0;
     if (!code)
         code = hr_db_run(
             st->db,
             "UPDATE runs SET rows_done=rows_done+1, rows_length=rows_length+?,"
+            "rows_repetitive=rows_repetitive+?,"
             "prompt_tokens=prompt_tokens+?, completion_tokens=completion_tokens+?,"
             "sampled_tokens=sampled_tokens+? WHERE id=(SELECT max(id) FROM runs)",
-            HR_ARGS(HR_INT(n->length), HR_INT(n->prompt), HR_INT(n->completion), HR_INT(fresh)),
+            HR_ARGS(HR_INT(n->length), HR_INT(n->repetitive), HR_INT(n->prompt),
+                    HR_INT(n->completion), HR_INT(fresh)),
             err);
     return code;
 }
@@ -159,7 +166,7 @@ static enum hr_status take_back(struct hr_store *st, int64_t row, int sample, in
     enum hr_status code =
         hr_db_run(st->db,
                   "INSERT INTO done SELECT ?3, length, crc, row, sample, prompt_tokens,"
-                  "completion_tokens, is_length FROM aside WHERE row=?1 AND sample=?2",
+                  "completion_tokens, is_length, is_repetitive FROM aside WHERE row=?1 AND sample=?2",
                   HR_ARGS(HR_INT(row), HR_INT(sample), HR_INT(offset)), err);
     if (code) return code;
     return hr_db_run(st->db, "DELETE FROM aside WHERE row=? AND sample=?",
@@ -267,8 +274,10 @@ static enum hr_status drop_aside(struct hr_store *st, int *n_redo, struct hr_err
     if (!code)
         code = hr_db_run(
             st->db,
-            "UPDATE tally SET (rows_done, rows_length, prompt_tokens, completion_tokens) = ("
+            "UPDATE tally SET (rows_done, rows_length, rows_repetitive, prompt_tokens,"
+            "completion_tokens) = ("
             "SELECT rows_done-count(*), rows_length-ifnull(sum(is_length),0),"
+            "rows_repetitive-ifnull(sum(is_repetitive),0),"
             "tally.prompt_tokens-ifnull(sum(aside.prompt_tokens),0),"
             "tally.completion_tokens-ifnull(sum(aside.completion_tokens),0) FROM aside)",
             HR_NO_ARGS, err);

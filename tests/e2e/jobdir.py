@@ -66,6 +66,13 @@ class Job:
         return sorted(self.lines(out=out))
 
 
+def without_repetition(db):
+    """Takes from a state.db what its format 3 added."""
+    for table, column in (("done", "is_repetitive"), ("aside", "is_repetitive"), ("runs", "rows_repetitive"),
+                          ("tally", "rows_repetitive")):
+        db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
 def cpu_masks(headrace):
     """The masks of the instruction-set tiers that this machine has: 0 is the reference alone."""
     text = subprocess.run([headrace.path, "--version"], capture_output=True, text=True, check=True).stdout

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from jobdir import USAGE, Job
+from jobdir import USAGE, Job, without_repetition
 from tinymodel import random_model
 
 WARM = {"temperature": 0.8, "seed": 7, "top_p": 0.95, "repetition_penalty": 1.1}
@@ -85,11 +85,12 @@ def test_a_state_file_from_before_canaries_is_read_and_then_brought_up_to_date(h
     db = sqlite3.connect(job.path("state.db"))
     for x in ("picked", "checked", "failed"):
         db.execute(f"ALTER TABLE runs DROP COLUMN canaries_{x}")
+    without_repetition(db)
     db.execute("PRAGMA user_version=1")
     db.close()
     assert canaries(job) == (0, 0, 0) and job.status()["rows_done"] == 14
     job.run("--canary", "1/1")
     assert canaries(job) == (30, 30, 0) and job.status()["rows_done"] == 44
     db = sqlite3.connect(job.path("state.db"))
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)
     db.close()

@@ -10,7 +10,7 @@ from jobdir import INTERRUPTED, Job
 from lives import Life, interrupt, journalled, n_lines
 from test_kill_resume import GREEDY, prompts
 
-KEYS = """dataset rows_total rows_done rows_length rejects prompt_tokens completion_tokens sampled_tokens_total
+KEYS = """dataset rows_total rows_done rows_length rows_repetitive rejects prompt_tokens completion_tokens sampled_tokens_total
  prefill_tokens_total cached_tokens_total resumed_tokens_total mean_running preemptions recomputed_tokens_total
  tok_s capped state runs""".split()
 ARGS = (*GREEDY, "--max-tokens", 200, "--ignore-eos", "--max-running", 4, "--threads", 1)

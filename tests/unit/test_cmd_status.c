@@ -38,6 +38,7 @@ static struct hr_store *begin(const char *name) {
     const char *line = "{\"id\":\"r\"}\n", *reject = "{\"reason\":\"no\"}\n";
     const struct hr_run_counters c = {.rows_done = 1,
                                       .rows_length = 1,
+                                      .rows_repetitive = 1,
                                       .prompt_tokens = 20,
                                       .completion_tokens = 500,
                                       .sampled_tokens = 510,
@@ -50,7 +51,8 @@ static struct hr_store *begin(const char *name) {
                                        .len = strlen(line),
                                        .prompt_tokens = 20,
                                        .completion_tokens = 500,
-                                       .length = true};
+                                       .length = true,
+                                       .repetitive = true};
     assert_int_equal(hr_store_commit(st, &done, 1, &c, &err), HR_OK);
     const uint8_t key[16] = {7};
     bool known;
@@ -66,6 +68,7 @@ static struct hr_store *begin(const char *name) {
 static void end(struct hr_store **st, const char *how) {
     const struct hr_run_counters c = {.rows_done = 1,
                                       .rows_length = 1,
+                                      .rows_repetitive = 1,
                                       .rejects = 1,
                                       .prompt_tokens = 20,
                                       .completion_tokens = 500,
@@ -132,6 +135,7 @@ static void the_json_has_every_key_of_the_design(void **state) {
                                    {"rows_total", "3"},
                                    {"rows_done", "1"},
                                    {"rows_length", "1"},
+                                   {"rows_repetitive", "1"},
                                    {"rejects", "1"},
                                    {"prompt_tokens", "20"},
                                    {"completion_tokens", "500"},
@@ -186,8 +190,9 @@ static void an_output_folder_shows_its_datasets_by_name(void **state) {
     const char *table = status("a", NULL, &code);
     assert_int_equal(code, 0);
     assert_string_equal(
-        table, "dataset  state  rows  length  rejects  tokens  cap          tok/s  canaries       running\n"
-               "a        done   1/3   1       1        500     400 reached  250.0  3/4, 1 FAILED  -\n");
+        table,
+        "dataset  state  rows  length           rejects  tokens  cap          tok/s  canaries       running\n"
+        "a        done   1/3   1, 1 repetitive  1        500     400 reached  250.0  3/4, 1 FAILED  -\n");
 }
 
 static void a_folder_without_a_job_is_a_usage_error(void **state) {

@@ -159,6 +159,7 @@ static void the_summary_names_truncated_rows_and_the_distance_from_the_cap(void 
                            .rows_done = 10,
                            .rows_total = 24,
                            .rows_length = 4,
+                           .rows_repetitive = 3,
                            .rejects = 2,
                            .over_cap = 12,
                            .prompt_tokens = 1234,
@@ -177,7 +178,7 @@ static void the_summary_names_truncated_rows_and_the_distance_from_the_cap(void 
         hr_buf_cstr(&b),
         "demo: stopped at the cap, 10 of 24 rows, 2 rejected\n"
         "  tokens     1,234 prompt, 10,150 completion, 1015.0 a row\n"
-        "  length     4/10 rows ended in length (max_tokens or the context)\n"
+        "  length     4/10 rows ended in length (max_tokens or the context), 3 of them repetitive\n"
         "  this run   7 rows, 7,000 tokens in 1m10s, 100.0 tok/s\n"
         "  resumed    321 tokens of 3 unfinished rows\n"
         "  cap        10,000 tokens, 150 above it (1.50 %), 12 rows over the cap\n"

@@ -90,6 +90,10 @@ static void a_row_says_occurrence_stop_reason_and_ids_when_there_are_some(void *
                           .stop_reason_json = "\"context\"",
                           .prompt_tokens = 2,
                           .completion_tokens = 1,
+                          .repetitive = true,
+                          .reasoning = "so",
+                          .reasoning_len = 2,
+                          .dropped_bytes = 3,
                           .prompt_ids = prompt,
                           .completion_ids = completion};
     hr_record_write_row(&r, &m, &a, &out);
@@ -97,7 +101,8 @@ static void a_row_says_occurrence_stop_reason_and_ids_when_there_are_some(void *
         hr_buf_cstr(&out),
         "{\"id\":\"a\",\"dataset\":\"d\",\"sample\":0,\"occurrence\":2,\"prompt\":\"p\",\"tools\":["
         "],"
-        "\"response\":\"\",\"finish_reason\":\"length\",\"stop_reason\":\"context\",\"usage\":"
+        "\"reasoning\":\"so\",\"response\":\"\",\"dropped_bytes\":3,\"finish_reason\":\"length\","
+        "\"stop_reason\":\"context\",\"repetitive\":true,\"usage\":"
         "{\"prompt_tokens\":2,\"completion_tokens\":1},\"seed\":0,\"prompt_token_ids\":[5,6],"
         "\"completion_token_ids\":[7],\"metadata\":{}}\n");
     hr_buf_finish(&out);
