@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/jscan.h"
+#include "cmd/chat.h"
 
 void hr_cmd_prompt_finish(struct hr_cmd_prompt *p) {
     hr_rendered_finish(&p->rendered);
@@ -72,7 +73,9 @@ static enum hr_status render(struct hr_cmd_prompt *p, const struct hr_record *re
         return hr_err_set(err, HR_ERR_CONFIG,
                           "the model has no chat template; say \"chat\": false in the manifest to send "
                           "prompts as they are");
-    add_var(&c, "messages", record->messages_json.data, record->messages_json.len, false);
+    struct hr_buf messages = {0};
+    hr_cmd_chat_messages(record->messages_json.data, record->messages_json.len, &messages);
+    add_var(&c, "messages", messages.data, messages.len, false);
     add_var(&c, "tools", tools->len ? tools->data : "null", tools->len ? tools->len : 4, false);
     add_var(&c, "documents", "null", 4, true);
     add_var(&c, "add_generation_prompt", "true", 4, true);
@@ -80,6 +83,7 @@ static enum hr_status render(struct hr_cmd_prompt *p, const struct hr_record *re
     add_manifest_vars(&c, &m->template_vars);
     enum hr_status st = hr_template_render(t, c.vars, c.n, now, &hr_template_limits_default, &p->rendered, err);
     if (st) hr_err_prefix(err, "chat template");
+    hr_buf_finish(&messages);
     return st;
 }
 

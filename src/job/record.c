@@ -238,16 +238,48 @@ static enum hr_status read_question(struct hr_record *r, const struct hr_manifes
     return read_prompt(r, m, "prompt", fields, err);
 }
 
+/* The list or null that a string holds; its bytes go to `text`. Line feeds become blanks, for the list goes
+ * into a line. It is checked in brackets of its own: a row that holds it must not be too deep to be read. */
+static bool list_in_string(const struct hr_jval *string, struct hr_buf *text, struct hr_jval *list) {
+    struct hr_jval outer, more;
+    struct hr_jiter it = {0};
+    hr_buf_putc(text, '[');
+    hr_jscan_str(string, text);
+    hr_buf_putc(text, ']');
+    if (hr_jscan_validate(text->data, text->len, &outer, NULL) < 0) return false;
+    for (size_t i = 0; i < text->len; i++)
+        if (text->data[i] == '\n') text->data[i] = ' ';
+    return hr_jscan_next(&outer, &it, NULL, list) &&
+           (list->type == HR_JARRAY || list->type == HR_JNULL) &&
+           !hr_jscan_next(&outer, &it, NULL, &more);
+}
+
+/* Tools are a list of objects. Tables keep it as a string, because its shape differs from row to row. */
+static enum hr_status read_tools(struct hr_record *r, const struct hr_jval *value,
+                                 struct hr_err *err) {
+    struct hr_jval list = *value, tool;
+    struct hr_jiter it = {0};
+    struct hr_buf text = {0};
+    enum hr_status st = HR_OK;
+    if (value->type == HR_JSTRING && !list_in_string(value, &text, &list)) list = *value;
+    if (list.type != HR_JARRAY && list.type != HR_JNULL)
+        st = wrong_field("tools", 5, "a list, or a string that holds one", value, err);
+    while (!st && list.type == HR_JARRAY && hr_jscan_next(&list, &it, NULL, &tool))
+        if (tool.type != HR_JOBJECT)
+            st = wrong_type("a tool in field \"tools\"", "an object", &tool, err);
+    if (!st && list.type == HR_JARRAY) append_raw(&r->tools_json, &list);
+    hr_buf_finish(&text);
+    return st;
+}
+
 /* Tools and sampling keys; a field that is the id or the prompt already is neither. */
 static enum hr_status read_options(struct hr_record *r, const struct hr_manifest *m,
                                    const struct hr_fields *fields, struct hr_err *err) {
     struct hr_field *tools = m->chat ? hr_fields_find(fields, "tools", 5) : NULL;
     if (tools != NULL && !tools->used) {
         tools->used = true;
-        if (tools->value.type == HR_JARRAY)
-            append_raw(&r->tools_json, &tools->value);
-        else if (tools->value.type != HR_JNULL)
-            return wrong_field("tools", 5, "a list", &tools->value, err);
+        enum hr_status st = read_tools(r, &tools->value, err);
+        if (st < 0) return st;
     }
     for (size_t i = 0; i < fields->n; i++) {
         struct hr_field *f = &fields->v[i];

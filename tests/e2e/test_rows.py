@@ -4,8 +4,10 @@ import bz2
 import ctypes
 import ctypes.util
 import gzip
+import hashlib
 import json
 import re
+import shutil
 
 import pytest
 
@@ -73,6 +75,43 @@ def test_tools_and_parts_stay_as_sent(headrace, tmp_path, tiny):
     assert rb'"messages":[{"role":"user","content":"\u0041 \/"}],"tools":[{"type" :"function","x":1.0}]' in \
         job.lines()[0]
     assert job.lines()[0].endswith(b'"metadata":{"k":1}}')
+
+
+SHOWN = "{% for m in messages %}[{% for k, v in m.items() %}{{ k }}={{ v }};{% endfor %}]{% endfor %}{{ tools }}"
+
+
+def test_the_template_sees_messages_as_transformers_hands_them_over(headrace, tmp_path, tiny):
+    """Null keys are gone, reasoning has its names, tools in a string are tools; the row shows what was sent."""
+    model = shutil.copytree(tiny, tmp_path / "m")
+    (model / "chat_template.jinja").write_text(SHOWN, encoding="utf-8")
+    messages = [{"role": "user", "content": "q", "name": None},
+                {"role": "assistant", "content": None, "tool_calls": [], "reasoning": "r"},
+                {"role": "user", "content": [{"type": "text", "text": "t", "image": None}]}]
+    rows = [{"id": 1, "messages": messages, "tools": '[{"a": 1}]'}]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling=SHORT)
+    shown = job.run("--dry-run").stdout
+    assert ("[role=user;content=q;][thinking=r;role=assistant;tool_calls=[];reasoning=r;reasoning_content=r;]"
+            "[role=user;content=[{'type': 'text', 'text': 't'}];][{'a': 1}]") in shown
+    job.run()
+    assert job.rows()[0]["messages"] == messages and job.rows()[0]["tools"] == [{"a": 1}]
+
+
+def test_a_run_says_which_template_it_uses(headrace, tmp_path, tiny):
+    model = shutil.copytree(tiny, tmp_path / "m")
+    (model / "chat_template.jinja").write_text("A{{ messages[0].content }}", encoding="utf-8")
+    (model / "additional_chat_templates").mkdir()
+    tools = model / "additional_chat_templates" / "tool_use.jinja"
+    tools.write_text("T{{ messages[0].content }}", encoding="utf-8")
+    rows = [{"id": 1, "prompt": "x"}, {"id": 2, "prompt": "x", "tools": []}]
+    job = Job(headrace, tmp_path / "j", model, rows, sampling=SHORT)
+    got = job.run()
+    said = [hashlib.sha256(p.read_bytes()).hexdigest()[:16] for p in (model / "chat_template.jinja", tools)]
+    line = (f"template: chat_template.jinja (sha256 {said[0]}); for rows with tools "
+            f"additional_chat_templates/tool_use.jinja (sha256 {said[1]})")
+    assert line in got.stderr.splitlines()
+    assert f" info {line}\n" in job.path("run.log").read_text(encoding="utf-8")
+    raw = Job(headrace, tmp_path / "raw", model, rows, sampling=SHORT, chat=False)
+    assert "template:" not in raw.run().stderr
 
 
 def test_joined_prompts_and_system_turns_are_in_the_row(headrace, tmp_path, tiny):

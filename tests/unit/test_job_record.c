@@ -132,6 +132,48 @@ static void a_prompt_becomes_one_user_turn_or_raw_text(void **state) {
     hr_record_finish(&r);
 }
 
+static void tools_may_be_a_string_that_holds_the_list(void **state) {
+    struct hr_manifest m = manifest();
+    struct hr_record r = {0};
+    uint8_t content[16];
+    take(&r, &m, "{\"prompt\":\"x\",\"tools\":[{\"a\":\"b\\nc\"},{}]}");
+    memcpy(content, r.content, 16);
+    take(&r, &m,
+         "{\"prompt\":\"x\",\"tools\":\" [ {\\\"a\\\":\\n\\\"b\\\\nc\\\"},\\r{}]\\n\"}");
+    assert_string_equal(hr_buf_cstr(&r.tools_json), "[ {\"a\": \"b\\nc\"}, {}]");
+    assert_memory_equal(r.content, content, 16);
+    take(&r, &m, "{\"prompt\":\"x\",\"tools\":\"null\"}");
+    assert_int_equal(r.tools_json.len, 0);
+    take(&r, &m, "{\"prompt\":\"x\",\"tools\":\"[]\"}");
+    assert_string_equal(hr_buf_cstr(&r.tools_json), "[]");
+    hr_record_finish(&r);
+}
+
+/* The deepest list that is taken still makes a row that can be read back. */
+static void tools_in_a_string_are_no_deeper_than_a_row_can_be(void **state) {
+    struct hr_manifest m = manifest();
+    struct hr_buf line = {0};
+    for (int depth = HR_JSCAN_DEPTH - 2; depth <= HR_JSCAN_DEPTH; depth++) {
+        struct hr_record r = {0};
+        struct hr_err err;
+        uint8_t ident[16];
+        int occurrence, sample;
+        hr_buf_clear(&line);
+        hr_buf_puts(&line, "{\"prompt\":\"x\",\"tools\":\"[{\\\"a\\\":");
+        for (int i = 2; i < depth; i++) hr_buf_putc(&line, '[');
+        for (int i = 2; i < depth; i++) hr_buf_putc(&line, ']');
+        hr_buf_puts(&line, "}]\"}");
+        enum hr_status st = hr_record_parse(&r, &m, line.data, line.len, &err);
+        assert_int_equal(st, depth < HR_JSCAN_DEPTH ? HR_OK : HR_ERR_FORMAT);
+        if (!st) {
+            const char *row = row_of(&r, &m, 0);
+            assert_true(hr_record_identify_row(row, strlen(row) - 1, ident, &occurrence, &sample));
+        }
+        hr_record_finish(&r);
+    }
+    hr_buf_finish(&line);
+}
+
 static void messages_go_as_sent_with_the_manifests_system_turn(void **state) {
     struct hr_manifest m = manifest();
     struct hr_record r = {0};
@@ -233,7 +275,16 @@ static void bad_rows_are_rejected_in_plain_words(void **state) {
         {"{\"prompt\":\"x\",\"id\":true}", "field \"id\" must be a string or a number, not true"},
         {"{\"prompt\":\"x\",\"id\":{}}",
          "field \"id\" must be a string or a number, not an object"},
-        {"{\"prompt\":\"x\",\"tools\":{}}", "field \"tools\" must be a list, not an object"},
+        {"{\"prompt\":\"x\",\"tools\":{}}",
+         "field \"tools\" must be a list, or a string that holds one, not an object"},
+        {"{\"prompt\":\"x\",\"tools\":\"hammer\"}",
+         "field \"tools\" must be a list, or a string that holds one, not the string \"hammer\""},
+        {"{\"prompt\":\"x\",\"tools\":\"[],[]\"}",
+         "field \"tools\" must be a list, or a string that holds one, not the string \"[],[]\""},
+        {"{\"prompt\":\"x\",\"tools\":\"\"}",
+         "field \"tools\" must be a list, or a string that holds one, not the string \"\""},
+        {"{\"prompt\":\"x\",\"tools\":[{},\"{}\"]}",
+         "a tool in field \"tools\" must be an object, not the string \"{}\""},
         {"{\"prompt\":\"x\",\"temperature\":\"hot\"}",
          "field \"temperature\" must be a number of at least 0, not the string \"hot\""},
         {"{\"prompt\":\"x\",\"max_tokens\":\"0123456789012345678901234567890123456789more\"}",
@@ -491,6 +542,8 @@ int main(void) {
         cmocka_unit_test(fields_are_carried_in_the_inputs_own_bytes),
         cmocka_unit_test(a_row_says_occurrence_stop_reason_and_ids_when_there_are_some),
         cmocka_unit_test(a_prompt_becomes_one_user_turn_or_raw_text),
+        cmocka_unit_test(tools_may_be_a_string_that_holds_the_list),
+        cmocka_unit_test(tools_in_a_string_are_no_deeper_than_a_row_can_be),
         cmocka_unit_test(messages_go_as_sent_with_the_manifests_system_turn),
         cmocka_unit_test(empty_parts_of_a_join_take_their_blanks_along),
         cmocka_unit_test(bad_rows_are_rejected_in_plain_words),
