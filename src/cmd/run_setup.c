@@ -481,12 +481,24 @@ out:
     return st;
 }
 
+/* Behind the opening of the run.logs, which get the line, too. */
+static void log_templates(const struct run *r) {
+    struct hr_buf text = {0};
+    bool used = false;
+    for (int i = 0; i < r->n_datasets; i++) used |= r->datasets[i].m->chat;
+    if (!used) return;
+    hr_model_text_describe_templates(&r->text, &text);
+    hr_info("template: %s", hr_buf_cstr(&text));
+    hr_buf_finish(&text);
+}
+
 enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
     r->runlog = hr_runlog_create();
     for (int i = 0; i < r->n_datasets; i++) {
         enum hr_status st = open_store(r, &r->datasets[i], err);
         if (st) return st;
     }
+    log_templates(r);
     return know_lengths(r, err);
 }
 

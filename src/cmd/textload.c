@@ -32,6 +32,7 @@ static const char *const special_names[HR_SPECIAL_MAX] = {
 struct source {
     struct hr_buf text;
     bool found;
+    const char *origin; /* borrowed; when found */
 };
 
 struct loader {
@@ -223,7 +224,9 @@ static void config_template(struct loader *l) {
         if (name_len == 7 && memcmp(name, "default", 7) == 0) set_source(&l->chat, text, len);
         if (name_len == 8 && memcmp(name, "tool_use", 8) == 0) set_source(&l->tools, text, len);
     }
-    if (l->chat.found) l->out->template_origin = hr_xstrdup("tokenizer_config.json");
+    bool named = hr_json_type(v) == HR_JSON_ARRAY;
+    l->chat.origin = named ? "tokenizer_config.json: default" : "tokenizer_config.json";
+    l->tools.origin = "tokenizer_config.json: tool_use";
 }
 
 static enum hr_status find_dir_template(struct loader *l, struct hr_err *err) {
@@ -233,9 +236,9 @@ static enum hr_status find_dir_template(struct loader *l, struct hr_err *err) {
         config_template(l);
         rc = HR_OK;
     } else if (!rc) {
-        l->out->template_origin = hr_xstrdup("chat_template.jinja");
-        rc = read_template(l, file_path(l, "additional_chat_templates/tool_use.jinja", &path),
-                           &l->tools, err);
+        l->chat.origin = "chat_template.jinja";
+        l->tools.origin = "additional_chat_templates/tool_use.jinja";
+        rc = read_template(l, file_path(l, l->tools.origin, &path), &l->tools, err);
         if (rc == HR_ERR_NOTFOUND) rc = HR_OK;
     }
     hr_buf_finish(&path);
@@ -248,10 +251,11 @@ static void find_gguf_template(struct loader *l) {
     if (hr_model_file_meta_str(l->mf, "tokenizer.chat_template", &s, &len) ||
         hr_model_file_meta_str(l->mf, "tokenizer.chat_template.default", &s, &len)) {
         set_source(&l->chat, s, len);
-        l->out->template_origin = hr_xstrdup("tokenizer.chat_template");
     }
     if (hr_model_file_meta_str(l->mf, "tokenizer.chat_template.tool_use", &s, &len))
         set_source(&l->tools, s, len);
+    l->chat.origin = "tokenizer.chat_template";
+    l->tools.origin = "tokenizer.chat_template.tool_use";
 }
 
 static enum hr_status find_template(struct loader *l, const char *override, struct hr_err *err) {
@@ -259,7 +263,7 @@ static enum hr_status find_template(struct loader *l, const char *override, stru
         enum hr_status rc = read_template(l, override, &l->chat, err);
         if (rc == HR_ERR_NOTFOUND)
             return hr_err_set(err, HR_ERR_NOTFOUND, "%s: no such template file", override);
-        l->out->template_origin = hr_xstrdup(override);
+        l->chat.origin = override;
         return rc;
     }
     if (!hr_model_file_is_gguf(l->mf)) return find_dir_template(l, err);
@@ -267,28 +271,38 @@ static enum hr_status find_template(struct loader *l, const char *override, stru
     return HR_OK;
 }
 
+static void hash_text(const struct hr_buf *a, const struct hr_buf *b, char hex[65]) {
+    struct hr_sha256 sha;
+    uint8_t digest[32];
+    hr_sha256_init(&sha);
+    hr_sha256_update(&sha, a->data, a->len);
+    if (b) { /* a NUL cannot be in a template, so the pair is told from one text */
+        hr_sha256_update(&sha, "", 1);
+        hr_sha256_update(&sha, b->data, b->len);
+    }
+    hr_sha256_final(&sha, digest);
+    hr_hex(digest, sizeof digest, hex);
+}
+
+static enum hr_status compile(struct source *s, struct hr_template **out, char hex[65],
+                              char **origin, struct hr_err *err) {
+    *origin = hr_xstrdup(s->origin);
+    hash_text(&s->text, NULL, hex);
+    enum hr_status rc = hr_template_compile(hr_buf_cstr(&s->text), s->text.len, out, err);
+    return rc ? hr_err_prefix(err, "chat template (%s)", s->origin) : HR_OK;
+}
+
 static enum hr_status load_template(struct loader *l, const char *override, struct hr_err *err) {
     struct hr_model_text *t = l->out;
     enum hr_status rc = find_template(l, override, err);
     if (rc || !l->chat.found) return rc;
-    rc = hr_template_compile(hr_buf_cstr(&l->chat.text), l->chat.text.len, &t->chat_template, err);
+    rc = compile(&l->chat, &t->chat_template, t->chat_hash, &t->template_origin, err);
     if (!rc && l->tools.found)
-        rc = hr_template_compile(hr_buf_cstr(&l->tools.text), l->tools.text.len, &t->tool_template,
-                                 err);
-    if (rc) return hr_err_prefix(err, "chat template (%s)", t->template_origin);
+        rc = compile(&l->tools, &t->tool_template, t->tool_hash, &t->tool_origin, err);
+    if (rc) return rc;
     hr_think_detect(l->chat.text.data, l->chat.text.len, &t->think);
     if (!t->think.close) hr_think_detect(l->tools.text.data, l->tools.text.len, &t->think);
-
-    struct hr_sha256 sha;
-    uint8_t digest[32];
-    hr_sha256_init(&sha);
-    hr_sha256_update(&sha, l->chat.text.data, l->chat.text.len);
-    if (l->tools.found) { /* a NUL cannot be in a template, so the pair is told from one text */
-        hr_sha256_update(&sha, "", 1);
-        hr_sha256_update(&sha, l->tools.text.data, l->tools.text.len);
-    }
-    hr_sha256_final(&sha, digest);
-    hr_hex(digest, sizeof digest, t->template_hash);
+    hash_text(&l->chat.text, l->tools.found ? &l->tools.text : NULL, t->template_hash);
     return HR_OK;
 }
 
@@ -598,10 +612,18 @@ void hr_model_text_finish(struct hr_model_text *t) {
     hr_think_finish(&t->think);
     for (int i = 0; i < t->n_special; i++) free((char *)t->special[i].json);
     free(t->template_origin);
+    free(t->tool_origin);
     free(t->bos_token);
     free(t->eos_token);
     hr_sampling_spec_finish(&t->generation);
     *t = (struct hr_model_text){.bos_id = -1};
+}
+
+void hr_model_text_describe_templates(const struct hr_model_text *t, struct hr_buf *out) {
+    enum { SHOWN = 16 }; /* hex digits: enough to tell two files apart, few enough to compare by eye */
+    hr_buf_printf(out, "%s (sha256 %.*s)", t->template_origin, SHOWN, t->chat_hash);
+    if (t->tool_template)
+        hr_buf_printf(out, "; for rows with tools %s (sha256 %.*s)", t->tool_origin, SHOWN, t->tool_hash);
 }
 
 const struct hr_template *hr_model_text_template(const struct hr_model_text *t, bool has_tools) {

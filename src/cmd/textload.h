@@ -25,8 +25,9 @@ struct hr_model_text {
     struct hr_template *chat_template; /* owned; NULL: the model has none */
     struct hr_template
         *tool_template; /* owned; for rows with tools; NULL: chat_template serves both */
-    char *
-        template_origin; /* owned: "chat_template.jinja", "tokenizer.chat_template", ...; or NULL */
+    /* owned, or NULL: "chat_template.jinja", "tokenizer_config.json: default", ... */
+    char *template_origin, *tool_origin;
+    char chat_hash[65], tool_hash[65]; /* hex SHA-256 of each template's text; "" when there is none */
     char template_hash[65]; /* hex SHA-256 of the template or templates; "" when there is none */
 
     struct hr_think think; /* tags that the template names; owned */
@@ -54,6 +55,9 @@ HR_MUST_USE enum hr_status hr_model_text_open(const struct hr_model_file *mf,
                                               const char *template_path, struct hr_model_text *out,
                                               struct hr_err *err);
 void hr_model_text_finish(struct hr_model_text *t); /* zeroed is valid */
+
+/* Appends which templates are used, each with the beginning of its hash, for a log. */
+void hr_model_text_describe_templates(const struct hr_model_text *t, struct hr_buf *out);
 
 /* The template for a row, with or without tools. NULL: the model has none. Borrowed. */
 const struct hr_template *hr_model_text_template(const struct hr_model_text *t, bool has_tools);

@@ -206,6 +206,33 @@ static void rows_with_tools_get_the_tool_template(void **state) {
     hr_model_text_finish(&t);
 }
 
+static void assert_described(const char *want) {
+    struct hr_model_text t;
+    struct hr_buf text = {0};
+    load(&t);
+    hr_model_text_describe_templates(&t, &text);
+    assert_string_equal(hr_buf_cstr(&text), want);
+    hr_buf_finish(&text);
+    hr_model_text_finish(&t);
+}
+
+/* The hashes are those of `printf TEXT | sha256sum`. */
+static void templates_are_described_with_file_name_and_hash(void **state) {
+    write_text("tokenizer_config.json", "{\"chat_template\":\"plain\"}");
+    assert_described("tokenizer_config.json (sha256 a116c9ed46d62077)");
+    write_text("tokenizer_config.json",
+               "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"tools\"},"
+               "{\"name\":\"default\",\"template\":\"plain\"}]}");
+    assert_described("tokenizer_config.json: default (sha256 a116c9ed46d62077); for rows with tools "
+                     "tokenizer_config.json: tool_use (sha256 f9d35d43770d3909)");
+    write_text("chat_template.jinja", "file");
+    assert_described("chat_template.jinja (sha256 3b9c358f36f0a31b)");
+    assert_int_equal(mkdir(in_dir("additional_chat_templates"), 0700), 0);
+    write_text("additional_chat_templates/tool_use.jinja", "tools");
+    assert_described("chat_template.jinja (sha256 3b9c358f36f0a31b); for rows with tools "
+                     "additional_chat_templates/tool_use.jinja (sha256 f9d35d43770d3909)");
+}
+
 static void a_broken_template_is_told_with_its_origin(void **state) {
     write_text("chat_template.jinja", "{% if %}");
     assert_refused_saying("chat template (chat_template.jinja)");
@@ -334,6 +361,7 @@ int main(void) {
         IN_DIR(special_tokens_are_variables_of_the_template),
         IN_DIR(the_template_file_wins_over_the_configuration),
         IN_DIR(rows_with_tools_get_the_tool_template),
+        IN_DIR(templates_are_described_with_file_name_and_hash),
         IN_DIR(a_broken_template_is_told_with_its_origin),
         IN_DIR(makers_sampling_is_taken_as_stated),
         IN_DIR(a_gguf_file_says_it_all_by_itself),
