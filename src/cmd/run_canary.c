@@ -97,8 +97,9 @@ static void alarm(struct run *r, const struct sample *s, const struct hr_event *
     put_name(s, &name);
     put_difference(s, ev, &what);
     hr_error("CANARY: %s is not the same when it is computed again: %s", hr_buf_cstr(&name), hr_buf_cstr(&what));
-    hr_warn("what begins like it has left the KV cache; the row stays as it is written: look for bad memory, and "
-            "answer the dataset again into another --out");
+    if (s->row->ds->counters.canaries_failed == 1)
+        hr_warn("the row stays as it is written, and what begins like it has left the KV cache; look for bad memory, "
+                "and answer the dataset again into another --out");
     if (r->n_suspects > 0)
         hr_warn("%d rows in flight began with the same page and are checked when they are committed: %s%s",
                 r->n_suspects, hr_buf_cstr(&r->suspects), r->n_suspects > NAMED_MAX ? "; ..." : "");

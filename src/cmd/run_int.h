@@ -102,7 +102,7 @@ struct dataset {
     struct hr_store_totals before;         /* totals when the run began */
     struct tm now;                         /* what strftime_now says, over all runs */
     bool has_now;
-    bool mixed_numerics; /* earlier rows were computed with other bits, which is allowed */
+    bool mixed_numerics; /* some rows were computed with other bits, which was allowed */
     int64_t expected_tokens; /* of a row's answer, before this run; 0: nobody knows */
     struct hr_budget budget;
     struct hr_run_counters counters; /* of this run, rows included whose commit is out */

@@ -306,21 +306,28 @@ static void fill_settings(const struct run *r, struct dataset *ds, struct settin
     for (int i = 0; i < s->n; i++) s->list[i].value = hr_buf_cstr(&s->values[i]);
 }
 
-/* The bits of a row depend on instruction set and precision; a file shall hold one kind. */
+/* The bits of a row depend on instruction set and precision; a file shall hold one kind. That it holds more,
+ * which was allowed, is remembered for the canaries: half a row in the journal may be of another kind. */
 static enum hr_status check_numerics(struct run *r, struct dataset *ds, struct hr_err *err) {
     struct hr_buf was = {0};
     enum hr_status st = hr_store_get_fact(ds->store, "numerics", &was, err);
     if (st == HR_ERR_NOTFOUND) st = hr_store_set_fact(ds->store, "numerics", r->be->numerics, err);
     else if (!st && strcmp(hr_buf_cstr(&was), r->be->numerics) != 0) {
-        ds->mixed_numerics = true;
-        if (r->opts.allow_mixed_numerics)
+        if (r->opts.allow_mixed_numerics) {
             hr_warn("%s: earlier rows were computed with %s, these with %s", ds->m->dataset,
                     hr_buf_cstr(&was), r->be->numerics);
-        else
+            st = hr_store_set_fact(ds->store, "numerics_mixed", "1", err);
+        } else
             st = hr_err_set(err, HR_ERR_CONFIG,
                             "%s: the rows so far were computed with %s, this machine and these flags mean "
                             "%s, whose rows differ in bits; --allow-mixed-numerics accepts that",
                             ds->dir, hr_buf_cstr(&was), r->be->numerics);
+    }
+    if (!st) {
+        hr_buf_clear(&was);
+        st = hr_store_get_fact(ds->store, "numerics_mixed", &was, err);
+        ds->mixed_numerics = !st;
+        if (st == HR_ERR_NOTFOUND) st = HR_OK;
     }
     hr_buf_finish(&was);
     return st;

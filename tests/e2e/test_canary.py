@@ -45,6 +45,8 @@ def test_all_rows_computed_again_are_the_same_and_change_nothing(headrace, tmp_p
     assert canaries(job, "with") == (44, 44, 0) and canaries(job, "without") == (0, 0, 0)
     with_, without = job.status("with"), job.status("without")
     assert [with_[k] for k in COUNTS] == [without[k] for k in COUNTS]
+    if "--max-running" in args and args[1] == 1:
+        assert with_["mean_running"] == without["mean_running"] == 1
     assert with_["prefill_tokens_total"] + with_["cached_tokens_total"] == with_["prompt_tokens"]
 
 

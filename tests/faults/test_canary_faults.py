@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from jobdir import CANARY, INTERRUPTED, Job
+from jobdir import CANARY, INTERRUPTED, Job, cpu_masks
 from lives import Life, interrupt, n_lines
 
 # A beginning of many pages that all rows share: it stays in the cache for as long as the run lives.
@@ -78,6 +78,25 @@ def test_rows_continued_after_a_kill_are_good_canaries(headrace, tmp_path, slow)
     status = job.status()
     assert status["canaries_failed"] == 0 and status["sampled_tokens_total"] <= 1.5 * 12 * 80
     assert status["runs"][-1]["canaries_checked"] == status["runs"][-1]["rows_done"] > 0
+
+
+def test_rows_continued_with_other_bits_are_no_canaries(headrace, tmp_path, slow):
+    """Who allows numerics to be mixed knows that such a row comes out otherwise from the prompt."""
+    if len(cpu_masks(headrace)) < 2:
+        pytest.skip("this machine has one tier")
+    job = Job(headrace, tmp_path, slow, make_plain_rows(12))
+    args = ("--temperature", 0.8, "--max-tokens", 80, "--ignore-eos", "--threads", 1)
+    with Life(job, *args) as life:
+        life.wait_for_tokens(300)
+        life.kill()
+    other = ("--cpu-mask", 1, "--allow-mixed-numerics", "--canary", "1/1")
+    with Life(job, *args, *other) as life:
+        life.wait_for_tokens(600)
+        life.kill()
+    job.run(*args, "--canary", "1/1")  # as the first, yet what it continues is not all of that kind
+    status = job.status()
+    assert status["rows_done"] == 12 and status["canaries_failed"] == 0
+    assert status["canaries_picked"] < 12
 
 
 def test_a_stop_and_a_kill_drop_the_canaries_that_are_left(headrace, tmp_path, slow):

@@ -334,6 +334,25 @@ static void a_journal_that_ends_in_the_last_token_finishes_at_once(void **state)
     hr_flight_destroy(&f);
 }
 
+static void a_canary_is_cold_and_stops_as_its_row_did(void **state) {
+    struct hr_request r = request(10);
+    struct hr_flight *f;
+    size_t len[1];
+    stops(&r, (const char *const[]){"bx"}, len, 1);
+    const struct hr_event *e = RUN(&r, &f, 0, 1, 4);
+    assert_int_equal(e->finish, HR_FINISH_STOP_STRING);
+    assert_false(f->seq.cold);
+    struct hr_request again = r;
+    again.canary = (const int32_t[]){0, 1, 4};
+    again.n_canary = 3;
+    struct hr_flight *canary;
+    const struct hr_event *same = RUN(&again, &canary, 0, 1, 4);
+    assert_true(canary->seq.cold && canary->finished);
+    assert_true(same->finish == e->finish && same->stop_index == e->stop_index && same->n_bytes == e->n_bytes);
+    hr_flight_destroy(&canary);
+    hr_flight_destroy(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_leftmost_of_two_matches_in_one_token_wins),
@@ -348,6 +367,7 @@ int main(void) {
         cmocka_unit_test(random_tokens_end_where_all_their_bytes_say),
         cmocka_unit_test(a_replay_reaches_the_same_state),
         cmocka_unit_test(a_journal_that_ends_in_the_last_token_finishes_at_once),
+        cmocka_unit_test(a_canary_is_cold_and_stops_as_its_row_did),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
