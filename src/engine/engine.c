@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/queue.h"
 #include "engine/flight.h"
 #include "model/llama.h"
@@ -33,7 +34,7 @@ struct hr_engine {
     struct hr_sched *sched;
     struct hr_queue *requests, *events; /* of struct hr_flight *, of struct hr_event */
     pthread_t thread;
-    bool has_thread;
+    bool has_thread, told_of_pages;
     atomic_bool stop;
     atomic_llong work[HR_SCHED_GROUPS_MAX]; /* see hr_engine_set_work; 0: not told */
     pthread_mutex_t stats_lock;
@@ -212,9 +213,23 @@ static int sample(struct hr_engine *e, int n_out, int *n_sampled) {
     return n_events;
 }
 
+/* Pages are free, in the tree or a sequence's own: what is missing would be missed at hour nine. */
+static void check_pages(struct hr_engine *e, const struct hr_kv_counts *c) {
+    bool whole = c->n_free + c->n_tree + c->n_private == c->n_pages &&
+                 c->n_host_free + c->n_host_tree + c->n_host_tails == c->n_host_pages;
+    HR_DASSERT(whole);
+    if (whole || e->told_of_pages) return;
+    e->told_of_pages = true;
+    hr_error("KV pages do not add up: %d free, %d in the tree, %d private of %d; on the host %d, %d and %d of %d; the "
+             "run goes on, but please report this",
+             c->n_free, c->n_tree, c->n_private, c->n_pages, c->n_host_free, c->n_host_tree, c->n_host_tails,
+             c->n_host_pages);
+}
+
 static void publish_stats(struct hr_engine *e, int n_sampled) {
     struct hr_sched_counts c;
     hr_sched_counts(e->sched, &c);
+    check_pages(e, &c.kv);
     pthread_mutex_lock(&e->stats_lock);
     struct hr_engine_stats *s = &e->stats;
     s->decode_steps += n_sampled > 0;

@@ -85,13 +85,15 @@ static void put_page(struct hr_kv *kv, struct hr_kv_node *n, enum hr_kv_tier tie
     hr_kv_tree_set_page(&kv->tree, n, tier, page);
 }
 
-/* A page of a tier, evicting a leaf when none is free; -1 when nothing can be evicted. */
-static int32_t take_page(struct hr_kv *kv, enum hr_kv_tier tier) {
+/* A page of a tier, evicting a leaf of at most that worth, but not `keep`, when none is free; -1 when nothing can
+ * be evicted. */
+static int32_t take_page(struct hr_kv *kv, enum hr_kv_tier tier, enum hr_kv_worth up_to,
+                         const struct hr_kv_node *keep) {
     if (!kv->pool[tier]) return -1;
     int32_t id = hr_kv_pages_take(kv->pool[tier]);
     if (id >= 0) return id;
-    struct hr_kv_node *victim = hr_kv_tree_victim(&kv->tree, tier);
-    if (!victim) return -1;
+    struct hr_kv_node *victim = hr_kv_tree_victim(&kv->tree, tier, up_to);
+    if (!victim || victim == keep) return -1;
     drop_page(kv, victim, tier);
     if (tier == HR_KV_DEVICE) kv->evictions++;
     else kv->host_evictions++;
@@ -115,6 +117,7 @@ static void reap(struct hr_kv *kv, struct hr_kv_node *n) {
 
 static void unpin(struct hr_kv *kv, struct hr_kv_node *n) {
     HR_ASSERT(n->n_pins > 0);
+    n->used = kv->tree.clock;
     if (--n->n_pins == 0) kv->n_pinned--;
     hr_kv_tree_relist(&kv->tree, n, false);
     reap(kv, n);
@@ -181,6 +184,26 @@ void hr_kv_match(struct hr_kv *kv, const int32_t *tokens, int n_tokens, struct h
     }
 }
 
+void hr_kv_peek(struct hr_kv *kv, const int32_t *tokens, int n_tokens, struct hr_kv_hint *hint, bool *promised) {
+    struct hr_kv_node *at = &kv->tree.root;
+    int n = 0, n_wanted = pages_wanted(n_tokens);
+    if (hint->n_pages > 0 && hint->node->chain == hint->chain && !hint->node->spoiled)
+        at = hint->node, n = hint->n_pages;
+    *promised = false;
+    while (n < n_wanted) {
+        struct hr_kv_node *next = hr_kv_tree_child(&kv->tree, at, tokens + n * HR_KV_PAGE_TOKENS);
+        if (!next) {
+            uint64_t chain = hr_kv_tree_chain(at->chain, tokens + n * HR_KV_PAGE_TOKENS);
+            const struct hr_kv_entry *e = hr_kv_map_find(&kv->map, chain);
+            *promised = e && e->n_promised > 0;
+            break;
+        }
+        at = next;
+        n++;
+    }
+    *hint = (struct hr_kv_hint){.node = at, .chain = at->chain, .n_pages = n};
+}
+
 void hr_kv_drop_tail(struct hr_kv *kv, struct hr_kv_seq *seq) {
     if (!seq->n_tail) return;
     hr_kv_pages_give(kv->pool[HR_KV_HOST], &seq->host_tail, 1);
@@ -217,7 +240,7 @@ int hr_kv_attach(struct hr_kv *kv, struct hr_kv_seq *seq, const int32_t *tokens,
         struct hr_kv_node *node = seq->nodes[seq->n_nodes];
         /* Pinned first: taking a page on either tier must not evict what is being loaded. */
         pin(kv, node);
-        int32_t page = take_page(kv, HR_KV_DEVICE);
+        int32_t page = take_page(kv, HR_KV_DEVICE, HR_KV_WANTED, NULL);
         HR_ASSERT(page >= 0);
         put_page(kv, node, HR_KV_DEVICE, page);
         order(kv, HR_KV_LOAD, page, node->page[HR_KV_HOST]);
@@ -240,7 +263,7 @@ int hr_kv_attach(struct hr_kv *kv, struct hr_kv_seq *seq, const int32_t *tokens,
 
 bool hr_kv_grow(struct hr_kv *kv, struct hr_kv_seq *seq, int n_tokens) {
     while (seq->n_pages * HR_KV_PAGE_TOKENS < n_tokens) {
-        int32_t page = take_page(kv, HR_KV_DEVICE);
+        int32_t page = take_page(kv, HR_KV_DEVICE, HR_KV_WANTED, NULL);
         if (page < 0) return false;
         seq->pages[seq->n_pages++] = page;
         kv->n_private++;
@@ -251,12 +274,12 @@ bool hr_kv_grow(struct hr_kv *kv, struct hr_kv_seq *seq, int n_tokens) {
 /* ---- pages that are full ------------------------------------------------------------------------ */
 
 /* Saves a node and the ancestors that have no host copy, those first; gives up where no host page is. */
-static void save(struct hr_kv *kv, struct hr_kv_node *n) {
+static void save(struct hr_kv *kv, struct hr_kv_node *n, enum hr_kv_worth up_to) {
     int k = 0;
     for (; n != &kv->tree.root && n->page[HR_KV_HOST] < 0 && k < kv->cap_path; n = n->parent) kv->path[k++] = n;
     while (k > 0) {
         struct hr_kv_node *node = kv->path[--k];
-        int32_t host = take_page(kv, HR_KV_HOST);
+        int32_t host = take_page(kv, HR_KV_HOST, up_to, node->parent);
         if (host < 0) return;
         put_page(kv, node, HR_KV_HOST, host);
         order(kv, HR_KV_SAVE, node->page[HR_KV_DEVICE], host);
@@ -285,7 +308,7 @@ static void make_node(struct hr_kv *kv, struct hr_kv_seq *seq, int i) {
     seq->nodes[i] = n;
     seq->n_nodes = i + 1;
     if (i < seq->n_promised) hr_kv_map_add(&kv->map, n->chain, 0, -1);
-    if (n->page[HR_KV_HOST] < 0 && kv->pool[HR_KV_HOST] && !n->spoiled) save(kv, n);
+    if (n->page[HR_KV_HOST] < 0 && kv->pool[HR_KV_HOST] && !n->spoiled) save(kv, n, HR_KV_UNWANTED);
 }
 
 void hr_kv_computed(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
@@ -297,6 +320,7 @@ void hr_kv_computed(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
 /* ---- the end ------------------------------------------------------------------------------------ */
 
 static void let_go(struct hr_kv *kv, struct hr_kv_seq *seq) {
+    kv->tree.clock++;
     if (seq->n_promised > seq->n_nodes) promise(kv, seq, seq->n_nodes, seq->n_promised, -1);
     seq->n_promised = 0;
     int n_private = seq->n_pages - seq->n_nodes;
@@ -316,26 +340,26 @@ void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed) {
         let_go(kv, seq);
         return;
     }
-    int n = n_computed - seq->n_nodes * HR_KV_PAGE_TOKENS;
+    int n = n_computed - seq->n_nodes * HR_KV_PAGE_TOKENS, n_nodes = seq->n_nodes;
     HR_ASSERT(n < HR_KV_PAGE_TOKENS && seq->n_tail == 0);
-    int32_t host = n > 0 ? take_page(kv, HR_KV_HOST) : -1;
+    struct hr_kv_node *last = n_nodes > 0 ? seq->nodes[n_nodes - 1] : NULL;
+    int32_t tail = n > 0 ? seq->pages[n_nodes] : -1;
+    /* Its nodes must not stand among the redundant ones while room is made for their copies. What it lets go
+     * stays as it is until the orders that come now are carried out. */
+    let_go(kv, seq);
+    if (last && !last->spoiled && kv->pool[HR_KV_HOST]) save(kv, last, HR_KV_WANTED);
+    bool whole = !last || last->page[HR_KV_HOST] >= 0; /* else the tail would join nothing */
+    int32_t host = tail >= 0 && whole ? take_page(kv, HR_KV_HOST, HR_KV_WANTED, last) : -1;
     if (host >= 0) {
-        order(kv, HR_KV_SAVE, seq->pages[seq->n_nodes], host);
+        order(kv, HR_KV_SAVE, tail, host);
         seq->host_tail = host;
         seq->n_tail = n;
-        seq->i_tail = seq->n_nodes;
+        seq->i_tail = n_nodes;
         kv->n_tails++;
     }
-    let_go(kv, seq);
 }
 
 /* ---- what was found wrong ----------------------------------------------------------------------- */
-
-/* Is the node `top` or below it? A spoiled node has spoiled ones below it only. */
-static bool is_below(const struct hr_kv_tree *t, const struct hr_kv_node *n, const struct hr_kv_node *top) {
-    while (n != &t->root && n != top && !n->spoiled) n = n->parent;
-    return n != &t->root;
-}
 
 void hr_kv_spoil(struct hr_kv *kv, const int32_t *tokens, int n_tokens) {
     struct hr_kv_tree *t = &kv->tree;
@@ -344,7 +368,7 @@ void hr_kv_spoil(struct hr_kv *kv, const int32_t *tokens, int n_tokens) {
     if (!top) return;
     for (size_t i = 0; i < t->n_buckets; i++) {
         for (struct hr_kv_node *n = t->buckets[i]; n; n = n->bucket_next) {
-            if (n->spoiled || !is_below(t, n, top)) continue;
+            if (n->spoiled || n->top != top) continue;
             n->spoiled = true;
             n->n_known = 0;
             hr_kv_tree_relist(t, n, true);
@@ -386,9 +410,11 @@ static void check_node(const struct hr_kv *kv, const struct hr_kv_node *n, int *
     for (int tier = 0; tier < HR_KV_N_TIERS; tier++) {
         bool has = n->page[tier] >= 0;
         HR_ASSERT(!has || n->parent == root || n->parent->page[tier] >= 0);
-        bool evictable = has && n->n_pins == 0 && n->n_children[tier] == 0;
-        HR_ASSERT((n->link[tier].list != NULL) == evictable);
-        HR_ASSERT(!evictable || n->link[tier].list == &kv->tree.evictable[tier][n->n_known > 0]);
+        bool is_leaf = has && n->n_children[tier] == 0;
+        const struct hr_kv_list *list = NULL;
+        if (is_leaf && n->n_pins == 0) list = &kv->tree.evictable[tier][n->n_known > 0];
+        else if (is_leaf && tier == HR_KV_HOST) list = &kv->tree.redundant;
+        HR_ASSERT(n->link[tier].list == list);
     }
     HR_ASSERT(n->n_pins == 0 || n->page[HR_KV_DEVICE] >= 0);
     HR_ASSERT(n->n_pins == 0 || n->parent == root || n->parent->n_pins > 0);

@@ -11,7 +11,9 @@
  *
  * The host tier. A page is saved to the host when it becomes a node, ancestors first, so host copies are
  * closed under prefixes. Then evicting it from the device forgets it, and a later hit loads it back: all
- * promised pages or none.
+ * promised pages or none. When the tier is full, saving pages of running sequences takes no room from what
+ * somebody is known to want; a preempted one's copies, made up for when it is preempted, take it from
+ * copies of what runs.
  *
  * Eviction. A job that is read ahead knows its next users: hr_kv_know announces a prompt, hr_kv_forget takes
  * it back. Unpinned leaves that nobody is known to want go first, then least recently used ones, O(1) each.
@@ -74,6 +76,16 @@ struct hr_kv_match {
 };
 void hr_kv_match(struct hr_kv *kv, const int32_t *tokens, int n_tokens, struct hr_kv_match *out);
 
+/* The same, n_pages and promised alone, from where the last call of it for these tokens ended: O(1) while the
+ * tree does not change there. hint: the caller's; zeroed is valid. A 64-bit collision can make n_pages wrong, so
+ * it serves for choosing only. */
+struct hr_kv_hint {
+    struct hr_kv_node *node;
+    uint64_t chain;
+    int n_pages;
+};
+void hr_kv_peek(struct hr_kv *kv, const int32_t *tokens, int n_tokens, struct hr_kv_hint *hint, bool *promised);
+
 /* Device pages that are free or can be made so. */
 int hr_kv_n_available(const struct hr_kv *kv);
 
@@ -99,9 +111,9 @@ void hr_kv_drop_tail(struct hr_kv *kv, struct hr_kv_seq *seq);
 
 /* The sequence holds nothing any more, no tail either. Its nodes stay as cache, its private pages are free. */
 void hr_kv_release(struct hr_kv *kv, struct hr_kv_seq *seq);
-/* As release, but first the unfinished page with KV of positions below n_computed is saved to the host, if
- * there is room (it is dropped otherwise, and always that of a cold one or behind spoiled nodes): attach
- * brings it back. */
+/* As release, but first all that it has computed of positions below n_computed is saved to the host, as far as
+ * there is room (the rest is dropped, and always that of a cold one or behind spoiled nodes), the unfinished page
+ * too: attach brings it back. The caller has announced it (hr_kv_know) before. */
 void hr_kv_preempt(struct hr_kv *kv, struct hr_kv_seq *seq, int n_computed);
 
 enum hr_kv_order_kind { HR_KV_SAVE, HR_KV_LOAD }; /* device to host, host to device */

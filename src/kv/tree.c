@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree: a hash table of nodes by path, and four lists; see tree.h. */
+ * tree: a hash table of nodes by path, and five lists; see tree.h. */
 #include "kv/tree.h"
 
 #include <stdlib.h>
@@ -55,6 +55,7 @@ struct hr_kv_node *hr_kv_tree_add(struct hr_kv_tree *t, struct hr_kv_node *paren
     t->free = n->bucket_next;
     t->n_nodes++;
     *n = (struct hr_kv_node){.chain = hr_kv_tree_chain(parent->chain, tokens), .parent = parent, .page = {-1, -1}};
+    n->top = parent == &t->root ? n : parent->top;
     memcpy(n->tokens, tokens, sizeof n->tokens);
     struct hr_kv_node **b = bucket(t, n->chain);
     n->bucket_next = *b;
@@ -86,8 +87,10 @@ static void enlist(struct hr_kv_list *list, struct hr_kv_node *n, enum hr_kv_tie
 void hr_kv_tree_relist(struct hr_kv_tree *t, struct hr_kv_node *n, bool oldest) {
     if (n == &t->root) return;
     for (int tier = 0; tier < HR_KV_N_TIERS; tier++) {
-        bool evictable = n->page[tier] >= 0 && n->n_pins == 0 && n->n_children[tier] == 0;
-        struct hr_kv_list *list = evictable ? &t->evictable[tier][n->n_known > 0] : NULL;
+        struct hr_kv_list *list = NULL;
+        bool is_leaf = n->page[tier] >= 0 && n->n_children[tier] == 0;
+        if (is_leaf && n->n_pins == 0) list = &t->evictable[tier][n->n_known > 0];
+        else if (is_leaf && tier == HR_KV_HOST) list = &t->redundant;
         if (n->link[tier].list == list) continue;
         unlist(n, tier);
         if (list) enlist(list, n, tier, oldest);
@@ -100,6 +103,7 @@ static void remove_node(struct hr_kv_tree *t, struct hr_kv_node *n) {
     while (*b != n) b = &(*b)->bucket_next;
     *b = n->bucket_next;
     n->spoiled = false; /* free nodes are none of the spoiled ones */
+    n->chain = 0;       /* and no hint finds them */
     n->bucket_next = t->free;
     t->free = n;
     t->n_nodes--;
@@ -110,13 +114,16 @@ void hr_kv_tree_set_page(struct hr_kv_tree *t, struct hr_kv_node *n, enum hr_kv_
     n->page[tier] = page;
     n->parent->n_children[tier] += page < 0 ? -1 : 1;
     if (page < 0) unlist(n, tier);
-    /* A parent that became a leaf was used no later than the leaf it lost: it is next. */
-    hr_kv_tree_relist(t, n->parent, true);
+    /* A parent that became a leaf is next if nobody has used it after the leaf it lost; else it is as good as
+     * new: its true place is somewhere between, and looking for it would not be O(1). */
+    hr_kv_tree_relist(t, n->parent, n->parent->used <= n->used);
     if (n->page[HR_KV_DEVICE] < 0 && n->page[HR_KV_HOST] < 0) remove_node(t, n);
     else hr_kv_tree_relist(t, n, false);
 }
 
-struct hr_kv_node *hr_kv_tree_victim(const struct hr_kv_tree *t, enum hr_kv_tier tier) {
+struct hr_kv_node *hr_kv_tree_victim(const struct hr_kv_tree *t, enum hr_kv_tier tier, enum hr_kv_worth up_to) {
     struct hr_kv_node *n = t->evictable[tier][0].tail;
-    return n ? n : t->evictable[tier][1].tail;
+    if (!n && tier == HR_KV_HOST && up_to >= HR_KV_REDUNDANT) n = t->redundant.tail;
+    if (!n && up_to >= HR_KV_WANTED) n = t->evictable[tier][1].tail;
+    return n;
 }

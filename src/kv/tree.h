@@ -42,6 +42,8 @@ struct hr_kv_node {
     int32_t page[HR_KV_N_TIERS];     /* -1: none */
     int n_children[HR_KV_N_TIERS];   /* with a page of that tier */
     int n_pins;                      /* sequences that hold it */
+    int64_t used;                    /* when the last sequence let it go, by the tree's clock */
+    struct hr_kv_node *top;          /* the first page of its prefix: itself, or its furthest ancestor */
     int n_known;                     /* known users, see map.h; 0 when it is spoiled */
     bool spoiled;                    /* its KV is not to be trusted: found no more, gone with its last pin */
     struct hr_kv_link link[HR_KV_N_TIERS];
@@ -54,8 +56,11 @@ struct hr_kv_tree {
     struct hr_kv_node **buckets; /* owned; by chain, [n_buckets], a power of two */
     size_t n_buckets;
     int n_nodes, n_max;
-    /* Evictable leaves: [tier][0] that nobody is known to want, [tier][1] the others. */
+    int64_t clock; /* the caller's to move on */
+    /* Evictable leaves: that nobody is known to want, and the others. */
     struct hr_kv_list evictable[HR_KV_N_TIERS][2];
+    /* Host leaves that a sequence holds on the device: their copies can be made again. */
+    struct hr_kv_list redundant;
 };
 
 void hr_kv_tree_init(struct hr_kv_tree *t, int n_max);
@@ -75,7 +80,12 @@ void hr_kv_tree_set_page(struct hr_kv_tree *t, struct hr_kv_node *n, enum hr_kv_
 /* Puts the node in or out of the lists of evictable leaves after pins, known users or children changed;
  * `oldest`: at the end that is evicted next. */
 void hr_kv_tree_relist(struct hr_kv_tree *t, struct hr_kv_node *n, bool oldest);
-/* The next to evict on a tier, or NULL. */
-struct hr_kv_node *hr_kv_tree_victim(const struct hr_kv_tree *t, enum hr_kv_tier tier);
+/* The next to evict on a tier, or NULL. What may be evicted, in this order: */
+enum hr_kv_worth {
+    HR_KV_UNWANTED,  /* leaves that nobody is known to want */
+    HR_KV_REDUNDANT, /* and host copies of what is pinned on the device */
+    HR_KV_WANTED,    /* and leaves that somebody is known to want */
+};
+struct hr_kv_node *hr_kv_tree_victim(const struct hr_kv_tree *t, enum hr_kv_tier tier, enum hr_kv_worth up_to);
 
 #endif

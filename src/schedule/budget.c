@@ -142,8 +142,8 @@ static void forecast(const struct hr_budget *b, const struct curve *c, double *m
 int hr_budget_may_start(const struct hr_budget *b, int n_max) {
     if (b->cap <= 0) return 1;
     if (b->n_rows == 0) {
-        if (b->n_flight == 0) return b->finished < b->cap; /* somebody must be first */
-        double most = 0;
+        if (b->n_flight == 0 && b->flight_known == 0) return b->finished < b->cap; /* somebody must be first */
+        double most = (double)b->flight_known;
         for (int i = 0; i < HR_BUDGET_BINS; i++) most += (double)b->flight_max[i];
         return most + n_max <= (double)b->cap;
     }

@@ -41,7 +41,6 @@ struct hr_sched {
     struct line preempted; /* before all groups */
     struct line cold;      /* after all groups */
     int n_waiting;         /* in all lines */
-    int wants;             /* pages that the last look at the lines found missing; 0: look again */
     struct hr_seq **running; /* owned; [max_running], oldest first */
     int n_running;
     struct hr_sched_piece *pieces; /* owned; [max_running] */
@@ -98,7 +97,6 @@ static void wait_push(struct hr_sched *s, struct hr_seq *seq, bool front) {
     if (seq->next) seq->next->prev = seq;
     else l->tail = seq;
     s->n_waiting++;
-    s->wants = 0;
 }
 
 static void wait_remove(struct hr_sched *s, struct hr_seq *seq) {
@@ -121,7 +119,8 @@ bool hr_sched_submit(struct hr_sched *s, struct hr_seq *seq) {
     int n_pages = pages_for(seq->n_max);
     if (n_pages > s->opts.n_pages) return false;
     seq->n_computed = seq->n_high = seq->n_passed = seq->n_kept = 0;
-    seq->running = seq->started = seq->suspect = false;
+    seq->running = seq->started = seq->suspect = seq->promised = false;
+    seq->hint = (struct hr_kv_hint){0};
     seq->kv = (struct hr_kv_seq){.pages = hr_xmalloc((size_t)n_pages * sizeof(int32_t)),
                                  .nodes = hr_xmalloc((size_t)n_pages * sizeof(struct hr_kv_node *)),
                                  .cold = seq->cold};
@@ -161,27 +160,22 @@ static int future_need(const struct hr_sched *s, const struct hr_seq *next) {
     return (int)ceil(most);
 }
 
-struct choice {
-    struct hr_seq *seq;
-    struct hr_kv_match match;
-};
-
-static bool better(const struct choice *a, const struct choice *b) {
-    if (!b->seq) return true;
-    if (a->match.n_pages != b->match.n_pages) return a->match.n_pages > b->match.n_pages;
-    return b->seq->n_expected > 0 && a->seq->n_expected > b->seq->n_expected;
+static bool better(const struct hr_seq *a, const struct hr_seq *b) {
+    if (!b) return true;
+    if (a->hint.n_pages != b->hint.n_pages) return a->hint.n_pages > b->hint.n_pages;
+    return b->n_expected > 0 && a->n_expected > b->n_expected;
 }
 
-/* Of one line, the sequence to admit next. Nobody passes a preempted one, or one that was passed often. */
-static struct choice choose(struct hr_sched *s, const struct line *l) {
-    struct choice best = {0};
+/* Of one line, the sequence to admit next. Nobody passes a preempted one, or one that was passed often, but while
+ * it waits for a page that is just being computed. */
+static struct hr_seq *choose(struct hr_sched *s, const struct line *l) {
+    struct hr_seq *best = NULL;
     int n = 0;
     for (struct hr_seq *q = l->head; q && n < s->opts.window; q = q->next, n++) {
-        struct choice c = {.seq = q};
-        hr_kv_match(s->kv, q->tokens, q->n_tokens, &c.match);
-        bool first = q->started || q->n_passed >= s->opts.passes_max;
-        if (!c.match.promised && (first || better(&c, &best))) best = c;
-        if (first) break;
+        hr_kv_peek(s->kv, q->tokens, q->n_tokens, &q->hint, &q->promised);
+        if (q->promised) continue;
+        if (q->started || q->n_passed >= s->opts.passes_max) return q;
+        if (better(q, best)) best = q;
     }
     return best;
 }
@@ -198,22 +192,20 @@ static int next_group(const struct hr_sched *s, const bool *tried) {
     return best;
 }
 
-/* Whose turn it is. Of a group whose whole window waits for pages that are just being computed, nobody's. */
-static struct choice choose_any(struct hr_sched *s) {
+/* Whose turn it is; NULL: everybody waits for pages that are just being computed. */
+static struct hr_seq *choose_any(struct hr_sched *s) {
     bool tried[HR_SCHED_GROUPS_MAX] = {false};
-    if (s->preempted.head) return choose(s, &s->preempted);
-    if (s->cold.head && s->cold.head->n_passed >= COLD_PASSES(s->opts.passes_max))
-        return (struct choice){.seq = s->cold.head};
-    for (int i; (i = next_group(s, tried)) >= 0; tried[i] = true) {
-        struct choice c = choose(s, &s->groups[i].waiting);
-        if (c.seq) return c;
-    }
-    return (struct choice){.seq = s->cold.head};
+    struct hr_seq *q = choose(s, &s->preempted);
+    if (q) return q;
+    if (s->cold.head && s->cold.head->n_passed >= COLD_PASSES(s->opts.passes_max)) return s->cold.head;
+    for (int i; (i = next_group(s, tried)) >= 0; tried[i] = true)
+        if ((q = choose(s, &s->groups[i].waiting)) != NULL) return q;
+    return s->cold.head;
 }
 
 static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
     struct group *g = &s->groups[seq->group];
-    for (struct hr_seq *q = line_of(s, seq)->head; q != seq; q = q->next) q->n_passed++;
+    for (struct hr_seq *q = line_of(s, seq)->head; q != seq; q = q->next) q->n_passed += !q->promised;
     if (s->cold.head && !seq->cold && !seq->started) s->cold.head->n_passed++;
     wait_remove(s, seq);
     if (seq->n_kept) hr_kv_forget(s->kv, seq->tokens, seq->n_kept);
@@ -231,31 +223,38 @@ static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
     g->counts.n_running += !seq->cold;
 }
 
-/* Pages to keep free when `next` is admitted. With a host tier of some size a wrong guess costs a copy of a
- * few pages, so only the next four steps are provided for (a sequence takes a page in sixteen); without one
- * it costs computing again, so the horizon decides. */
+/* Pages to keep free when `next` is admitted. With a host tier that can take what is preempted a wrong guess
+ * costs a copy of a few pages, so only the next four steps are provided for (a sequence takes a page in
+ * sixteen); without one it costs computing again, so the horizon decides. */
 static int reserve(const struct hr_sched *s, const struct hr_seq *next) {
-    return s->opts.n_host_pages >= s->opts.n_pages ? s->n_running / 4 : future_need(s, next);
+    return s->opts.n_host_pages >= s->opts.n_pages / 2 ? s->n_running / 4 : future_need(s, next);
 }
+
+static bool fits(const struct hr_sched *s, const struct hr_seq *seq) {
+    struct hr_kv_match m = {0};
+    if (s->n_running == 0) return true; /* submit has checked that it fits alone */
+    if (!seq->cold) hr_kv_match(s->kv, seq->tokens, seq->n_tokens, &m);
+    int pinned = m.n_pages - m.n_loads - m.n_unpinned;
+    return hr_kv_n_available(s->kv) >= pages_for(seq->n_tokens + 1) - pinned + reserve(s, seq);
+}
+
+static void preempt(struct hr_sched *s, struct hr_seq *seq);
 
 static void admit(struct hr_sched *s) {
     if (s->n_running > 0 && s->until_look > 0) return;
     s->until_look = s->opts.decode_steps;
     while (s->n_running < s->opts.max_running && s->n_waiting > 0) {
-        /* Looking through the lines is dear; it is in vain while there are fewer pages than last time. */
-        if (s->n_running > 0 && hr_kv_n_available(s->kv) < s->wants) return;
-        struct choice c = choose_any(s);
-        if (!c.seq) return;
-        int pinned = c.match.n_pages - c.match.n_loads - c.match.n_unpinned;
-        int now = pages_for(c.seq->n_tokens + 1) - pinned;
-        s->wants = 0;
-        if (s->n_running > 0 && hr_kv_n_available(s->kv) < now + reserve(s, c.seq)) {
-            s->wants = now;
-            return;
+        struct hr_seq *q = choose_any(s);
+        if (!q) s->until_look = 1; /* those pages come soon */
+        if (!q) return;
+        while (!fits(s, q)) {
+            /* Where others run too, what a cold one holds is waited for like what they hold. */
+            if (q->cold || !s->running[0]->cold) return;
+            preempt(s, s->running[s->n_running - 1]);
         }
-        int have = hr_kv_attach(s->kv, &c.seq->kv, c.seq->tokens, c.seq->n_tokens, c.seq->n_prompt);
+        int have = hr_kv_attach(s->kv, &q->kv, q->tokens, q->n_tokens, q->n_prompt);
         if (have < 0) return;
-        start(s, c.seq, have);
+        start(s, q, have);
     }
 }
 
@@ -270,6 +269,9 @@ static void remove_running(struct hr_sched *s, struct hr_seq *seq) {
 }
 
 static void preempt(struct hr_sched *s, struct hr_seq *seq) {
+    /* Itself is the user that its own pages have. */
+    if (!seq->cold) seq->n_kept = seq->n_computed;
+    if (!seq->cold) hr_kv_know(s->kv, seq->tokens, seq->n_kept);
     hr_kv_preempt(s->kv, &seq->kv, seq->n_computed);
     if (seq->cold) {
         seq->started = false;
@@ -278,9 +280,6 @@ static void preempt(struct hr_sched *s, struct hr_seq *seq) {
         wait_push(s, seq, false);
         return;
     }
-    /* Itself is the user that its own pages have. */
-    seq->n_kept = seq->n_computed;
-    hr_kv_know(s->kv, seq->tokens, seq->n_kept);
     seq->n_computed = 0;
     remove_running(s, seq);
     wait_push(s, seq, true);

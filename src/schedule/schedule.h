@@ -14,7 +14,8 @@
  * one's tail is filled by the others. In its line, of a window of waiting sequences, it is the one with the
  * most cached, so that a shared prefix is computed once and used while it is hot, and among equals the one
  * that is known to be longest: what is long and late ends alone. Nobody is passed by more than `passes_max`
- * others of its line. One whose next page a running sequence is just computing waits for it.
+ * others of its line, not counting those admitted while it waits for a page that a running sequence is just
+ * computing.
  *
  * How many run is bounded by pages: with a host tier as many as have room now, without one as many as
  * will have it for the next HR_SCHED_HORIZON steps, by what is known of lengths. When the guess was low, the
@@ -33,7 +34,7 @@
 #include "kv/kv.h"
 
 #define HR_SCHED_GROUPS_MAX 64 /* datasets in one run */
-#define HR_SCHED_HORIZON    64 /* decode steps that admission looks ahead: four pages of each sequence */
+#define HR_SCHED_HORIZON    256 /* decode steps that admission looks ahead without a host tier */
 
 struct hr_sched_opts {
     int n_pages, n_host_pages; /* of HR_KV_PAGE_TOKENS tokens */
@@ -63,6 +64,8 @@ struct hr_seq {
     bool running, started; /* (s) */
     bool suspect;          /* (s) computed from what hr_sched_spoil was told of */
     int n_passed;          /* (s) later ones of its line admitted before it */
+    struct hr_kv_hint hint; /* (s) */
+    bool promised;         /* (s) its next page was being computed when it was last looked at */
     int n_kept;            /* (s) tokens announced to kv while it waits preempted */
     struct hr_seq *prev, *next; /* (s) waiting list */
 };

@@ -20,6 +20,7 @@
 #define N_SEEN   (1 << 16) /* prefixes of whole pages that were ever computed, as a set of hashes */
 
 struct actor {
+    struct hr_kv_hint hint;
     struct hr_kv_seq kv;
     int32_t tokens[N_TOKENS], pages[N_TOKENS];
     struct hr_kv_node *nodes[N_TOKENS];
@@ -81,6 +82,7 @@ static void new_text(struct world *w, struct actor *a) {
 
 static void enter(struct world *w, struct actor *a) {
     new_text(w, a);
+    a->hint = (struct hr_kv_hint){0};
     a->kv.cold = draw(w, 0, 7) == 0;
     if (!a->kv.cold) hr_kv_know(w->kv, a->tokens, a->n_prompt);
     a->known = true;
@@ -97,6 +99,9 @@ static void attach(struct world *w, struct actor *a) {
     }
     hr_kv_match(w->kv, a->tokens, a->n_tokens, &m);
     assert_true(m.n_pages * HR_KV_PAGE_TOKENS < a->n_tokens);
+    bool promised;
+    hr_kv_peek(w->kv, a->tokens, a->n_tokens, &a->hint, &promised); /* from wherever it ended long ago */
+    assert_true(a->hint.n_pages == m.n_pages && promised == m.promised);
     for (int i = 1; i <= m.n_pages; i++) { /* nothing is in the cache that nobody has computed */
         uint64_t h = prefix(w, a->tokens, i * HR_KV_PAGE_TOKENS);
         assert_int_equal(*seen_at(w, h), h);
@@ -143,12 +148,11 @@ static void leave(struct world *w, struct actor *a) {
 
 static void preempt(struct world *w, struct actor *a) {
     if (a->n_computed == a->n_tokens) return;
+    if (!a->kv.cold) a->n_kept = a->n_computed;
+    if (!a->kv.cold) hr_kv_know(w->kv, a->tokens, a->n_kept);
     hr_kv_preempt(w->kv, &a->kv, a->n_computed);
     if (a->tainted) assert_int_equal(a->kv.n_tail, 0);
     a->holds = a->tainted = false;
-    if (a->kv.cold) return;
-    a->n_kept = a->n_computed;
-    hr_kv_know(w->kv, a->tokens, a->n_kept);
 }
 
 /* What an actor has computed was found wrong. */
