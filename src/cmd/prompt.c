@@ -35,12 +35,13 @@ void hr_cmd_prompt_defaults(struct hr_sampling_spec *s) {
     hr_sampling_spec_merge(s, &d);
 }
 
-#define VARS_MAX 64 /* messages, tools, special tokens and the manifest's own (at most 32) */
+/* messages and the like, special tokens, the manifest's own and the row's. */
+#define VARS_MAX (2 * HR_TEMPLATE_VARS_MAX + 32)
 
 /* What the template sees, as JSON texts. */
 struct context {
     struct hr_template_var vars[VARS_MAX];
-    char names[VARS_MAX][64]; /* of the manifest's variables */
+    char names[VARS_MAX][HR_TEMPLATE_VAR_LEN_MAX + 1]; /* of the manifest's and the row's variables */
     size_t n;
 };
 
@@ -49,10 +50,11 @@ static void add_var(struct context *c, const char *name, const char *json, size_
     c->vars[c->n++] = (struct hr_template_var){name, json, len, trusted};
 }
 
-static void add_manifest_vars(struct context *c, const struct hr_buf *template_vars) {
-    struct hr_jval all, key, value;
+/* The members of a JSON object; of equal names the last one added is seen. */
+static void add_members(struct context *c, const struct hr_buf *object) {
+    struct hr_jval all = {HR_JOBJECT, object->data, object->len}, key, value;
     struct hr_jiter it = {0};
-    if (!template_vars->len || hr_jscan_validate(template_vars->data, template_vars->len, &all, NULL)) return;
+    if (!object->len) return;
     struct hr_buf name = {0};
     while (c->n < VARS_MAX && hr_jscan_next(&all, &it, &key, &value)) {
         hr_buf_clear(&name);
@@ -63,12 +65,19 @@ static void add_manifest_vars(struct context *c, const struct hr_buf *template_v
     hr_buf_finish(&name);
 }
 
+static bool has_member(const struct hr_buf *object, const char *key) {
+    struct hr_jval all = {HR_JOBJECT, object->data, object->len}, value;
+    return object->len && hr_jscan_get(&all, key, &value);
+}
+
 static enum hr_status render(struct hr_cmd_prompt *p, const struct hr_record *record,
                              const struct hr_manifest *m, const struct hr_model_text *text,
                              const struct tm *now, struct hr_err *err) {
     struct context c = {0};
-    const struct hr_buf *tools = &record->tools_json;
-    const struct hr_template *t = hr_model_text_template(text, tools->len > 0);
+    const struct hr_buf *tools = &record->tools_json, *docs = &record->documents_json;
+    bool has_tools = tools->len > 0 || has_member(&m->template_vars, "tools") ||
+                     has_member(&record->template_vars, "tools");
+    const struct hr_template *t = hr_model_text_template(text, has_tools);
     if (!t)
         return hr_err_set(err, HR_ERR_CONFIG,
                           "the model has no chat template; say \"chat\": false in the manifest to send "
@@ -76,11 +85,14 @@ static enum hr_status render(struct hr_cmd_prompt *p, const struct hr_record *re
     struct hr_buf messages = {0};
     hr_cmd_chat_messages(record->messages_json.data, record->messages_json.len, &messages);
     add_var(&c, "messages", messages.data, messages.len, false);
-    add_var(&c, "tools", tools->len ? tools->data : "null", tools->len ? tools->len : 4, false);
+    add_var(&c, "tools", "null", 4, true);
     add_var(&c, "documents", "null", 4, true);
     add_var(&c, "add_generation_prompt", "true", 4, true);
     for (int i = 0; i < text->n_special; i++) c.vars[c.n++] = text->special[i];
-    add_manifest_vars(&c, &m->template_vars);
+    add_members(&c, &m->template_vars);
+    if (tools->len) add_var(&c, "tools", tools->data, tools->len, false);
+    if (docs->len) add_var(&c, "documents", docs->data, docs->len, false);
+    add_members(&c, &record->template_vars);
     enum hr_status st = hr_template_render(t, c.vars, c.n, now, &hr_template_limits_default, &p->rendered, err);
     if (st) hr_err_prefix(err, "chat template");
     hr_buf_finish(&messages);

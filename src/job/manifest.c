@@ -320,10 +320,12 @@ static enum hr_status check_prompt(const struct hr_manifest *m, struct hr_err *e
     return st;
 }
 
-/* Variables that a prompt's rendering sets itself; a manifest that sets one would silently lose it or the
- * prompt. */
+bool hr_manifest_is_own_var(const char *name, size_t len) {
+    return (len == 8 && memcmp(name, "messages", 8) == 0) ||
+           (len == 21 && memcmp(name, "add_generation_prompt", 21) == 0);
+}
+
 static enum hr_status check_template_vars(const struct hr_json *vars, struct hr_err *err) {
-    static const char *const ours[] = {"messages", "tools", "documents", "add_generation_prompt"};
     void *it = NULL;
     const char *key;
     size_t len;
@@ -332,11 +334,14 @@ static enum hr_status check_template_vars(const struct hr_json *vars, struct hr_
         return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\" has %zu variables, at most %d are taken",
                           hr_json_size(vars), HR_TEMPLATE_VARS_MAX);
     while (hr_json_next(vars, &it, &key, &len, &value)) {
-        if (len == 0 || len > 63)
-            return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": a name has 1 to 63 bytes, not %zu", len);
-        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-            if (strcmp(key, ours[i]) == 0)
-                return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": \"%s\" is set by headrace itself", key);
+        bool is_list = hr_json_type(value) == HR_JSON_ARRAY;
+        if (len == 0 || len > HR_TEMPLATE_VAR_LEN_MAX)
+            return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": a name has 1 to %d bytes, not %zu",
+                              HR_TEMPLATE_VAR_LEN_MAX, len);
+        if (hr_manifest_is_own_var(key, len))
+            return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": \"%s\" is set by headrace itself", key);
+        if (!is_list && (strcmp(key, "tools") == 0 || strcmp(key, "documents") == 0))
+            return hr_err_set(err, HR_ERR_CONFIG, "\"template_vars\": \"%s\" must be a list", key);
     }
     return HR_OK;
 }

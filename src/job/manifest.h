@@ -32,7 +32,12 @@ void hr_sampling_spec_finish(struct hr_sampling_spec *s);
 /* Fills what `into` does not state from `from` (deep copies). */
 void hr_sampling_spec_merge(struct hr_sampling_spec *into, const struct hr_sampling_spec *from);
 
-#define HR_TEMPLATE_VARS_MAX 32
+#define HR_TEMPLATE_VARS_MAX    32
+#define HR_TEMPLATE_VAR_LEN_MAX 63 /* bytes of a variable's name */
+
+/* Is this a variable that a prompt's rendering sets itself? Who sets it as well would silently lose it or the
+ * prompt. */
+bool hr_manifest_is_own_var(const char *name, size_t len);
 
 struct hr_manifest {
     char *path;    /* of the manifest file; owned */

@@ -28,6 +28,8 @@ void hr_record_finish(struct hr_record *r) {
     hr_buf_finish(&r->prompt);
     hr_buf_finish(&r->prompt_json);
     hr_buf_finish(&r->tools_json);
+    hr_buf_finish(&r->documents_json);
+    hr_buf_finish(&r->template_vars);
     hr_buf_finish(&r->metadata);
     hr_sampling_spec_finish(&r->sampling);
     *r = (struct hr_record){0};
@@ -272,7 +274,53 @@ static enum hr_status read_tools(struct hr_record *r, const struct hr_jval *valu
     return st;
 }
 
-/* Tools and sampling keys; a field that is the id or the prompt already is neither. */
+static bool is_list_of_objects(const struct hr_jval *v) {
+    struct hr_jiter it = {0};
+    struct hr_jval one;
+    int n = 0;
+    if (v->type != HR_JARRAY) return false;
+    for (; hr_jscan_next(v, &it, NULL, &one); n++)
+        if (one.type != HR_JOBJECT) return false;
+    return n > 0;
+}
+
+/* Documents are a list of objects; a field of that name that holds anything else is not meant for a template
+ * and is carried. Template variables have a name that means nothing else, so there a wrong type is a mistake. */
+static enum hr_status read_template_fields(struct hr_record *r, const struct hr_fields *fields,
+                                           struct hr_err *err) {
+    struct hr_field *docs = hr_fields_find(fields, "documents", 9);
+    struct hr_field *vars = hr_fields_find(fields, "chat_template_kwargs", 20);
+    struct hr_jiter it = {0};
+    struct hr_jval key, value;
+    struct hr_buf name = {0};
+    enum hr_status st = HR_OK;
+    int n = 0;
+    if (docs != NULL && !docs->used && is_list_of_objects(&docs->value)) {
+        docs->used = true;
+        append_raw(&r->documents_json, &docs->value);
+    }
+    if (vars == NULL || vars->used) return HR_OK;
+    vars->used = true;
+    if (vars->value.type == HR_JNULL) return HR_OK;
+    if (vars->value.type != HR_JOBJECT)
+        return wrong_field("chat_template_kwargs", 20, "an object", &vars->value, err);
+    for (; !st && hr_jscan_next(&vars->value, &it, &key, &value); n++) {
+        hr_buf_clear(&name);
+        hr_jscan_str(&key, &name);
+        if (hr_manifest_is_own_var(name.data, name.len))
+            st = hr_err_set(err, HR_ERR_FORMAT, "field \"chat_template_kwargs\": \"%s\" is set by headrace itself",
+                            hr_buf_cstr(&name));
+        else if (n == HR_TEMPLATE_VARS_MAX || name.len == 0 || name.len > HR_TEMPLATE_VAR_LEN_MAX)
+            st = hr_err_set(err, HR_ERR_FORMAT,
+                            "field \"chat_template_kwargs\" holds at most %d variables, with names of 1 to %d bytes",
+                            HR_TEMPLATE_VARS_MAX, HR_TEMPLATE_VAR_LEN_MAX);
+    }
+    if (!st && n > 0) append_raw(&r->template_vars, &vars->value);
+    hr_buf_finish(&name);
+    return st;
+}
+
+/* What a template gets, and sampling keys; a field that is the id or the prompt already is neither. */
 static enum hr_status read_options(struct hr_record *r, const struct hr_manifest *m,
                                    const struct hr_fields *fields, struct hr_err *err) {
     struct hr_field *tools = m->chat ? hr_fields_find(fields, "tools", 5) : NULL;
@@ -281,11 +329,13 @@ static enum hr_status read_options(struct hr_record *r, const struct hr_manifest
         enum hr_status st = read_tools(r, &tools->value, err);
         if (st < 0) return st;
     }
+    enum hr_status st = m->chat ? read_template_fields(r, fields, err) : HR_OK;
+    if (st < 0) return st;
     for (size_t i = 0; i < fields->n; i++) {
         struct hr_field *f = &fields->v[i];
         if (f->used || !hr_sampling_is_key(&f->key)) continue;
         f->used = true;
-        enum hr_status st = hr_sampling_take(&r->sampling, &f->key, &f->value, err);
+        st = hr_sampling_take(&r->sampling, &f->key, &f->value, err);
         if (st < 0) return st;
     }
     return HR_OK;
@@ -328,6 +378,17 @@ static void hash_id(const struct hr_jval *id, uint8_t out[16]) {
     hr_buf_finish(&canonical);
 }
 
+/* Rows without such a field keep the hash that they had before there was one. */
+static void hash_field(struct hr_sha256 *s, const char *name, enum hr_jtype type, const struct hr_buf *json) {
+    struct hr_buf part = {0};
+    struct hr_jval value = {type, json->data, json->len};
+    if (json->len == 0) return;
+    hr_jscan_canonical(&value, &part);
+    hash_part(s, name, strlen(name));
+    hash_part(s, part.data, part.len);
+    hr_buf_finish(&part);
+}
+
 static void hash_content(struct hr_record *r, const struct hr_jval *list) {
     struct hr_sha256 s;
     struct hr_buf part = {0};
@@ -346,6 +407,8 @@ static void hash_content(struct hr_record *r, const struct hr_jval *list) {
     hr_buf_clear(&part);
     hr_sampling_canonical(&r->sampling, &part);
     hash_part(&s, part.data, part.len);
+    hash_field(&s, "documents", HR_JARRAY, &r->documents_json);
+    hash_field(&s, "chat_template_kwargs", HR_JOBJECT, &r->template_vars);
     hash_end(&s, r->content);
     hr_buf_finish(&part);
 }
@@ -409,6 +472,12 @@ static void put_ids(struct hr_buf *out, const char *key, const int32_t *ids, int
     hr_buf_putc(out, ']');
 }
 
+static void put_field(struct hr_buf *out, const char *key, const struct hr_buf *json) {
+    if (json->len == 0) return;
+    hr_buf_printf(out, ",\"%s\":", key);
+    hr_buf_append(out, json->data, json->len);
+}
+
 void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,
                          const struct hr_answer *a, struct hr_buf *out) {
     hr_buf_puts(out, "{\"id\":");
@@ -419,10 +488,9 @@ void hr_record_write_row(const struct hr_record *r, const struct hr_manifest *m,
     if (a->occurrence != 0) hr_buf_printf(out, ",\"occurrence\":%d", a->occurrence);
     hr_buf_puts(out, r->is_messages ? ",\"messages\":" : ",\"prompt\":");
     hr_buf_append(out, r->prompt_json.data, r->prompt_json.len);
-    if (r->tools_json.len > 0) {
-        hr_buf_puts(out, ",\"tools\":");
-        hr_buf_append(out, r->tools_json.data, r->tools_json.len);
-    }
+    put_field(out, "tools", &r->tools_json);
+    put_field(out, "documents", &r->documents_json);
+    put_field(out, "chat_template_kwargs", &r->template_vars);
     if (a->reasoning != NULL) {
         hr_buf_puts(out, ",\"reasoning\":");
         hr_buf_json_str(out, a->reasoning, a->reasoning_len);

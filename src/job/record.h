@@ -23,11 +23,13 @@ struct hr_record {
     struct hr_buf prompt;   /* decoded text of the prompt (when not is_messages), U+0000 allowed */
     struct hr_buf prompt_json; /* `prompt` or messages_json, as JSON text for the output row */
     struct hr_buf tools_json;  /* the row's "tools", or empty */
+    struct hr_buf documents_json; /* the row's "documents" for the template, or empty */
+    struct hr_buf template_vars;  /* the row's "chat_template_kwargs", an object, or empty */
     struct hr_buf metadata;    /* JSON object of the fields to carry, in the row's order */
     struct hr_sampling_spec sampling; /* the row's own keys only */
     int64_t n_expected;  /* completion tokens that the manifest's expected_tokens_field says; 0: nothing */
     uint8_t ident[16];   /* hash of the canonical id, or of content when it has none */
-    uint8_t content[16]; /* hash of what is asked: messages or prompt, tools, own sampling */
+    uint8_t content[16]; /* hash of what is asked: messages or prompt, tools and the like, own sampling */
 };
 void hr_record_finish(struct hr_record *r); /* zeroed is valid; reusable after it */
 
@@ -50,7 +52,7 @@ struct hr_answer {
     const int32_t *prompt_ids, *completion_ids; /* for output.token_ids, else NULL */
 };
 /* Appends the output row with its newline: id, dataset, sample, occurrence when not 0, prompt or
- * messages, tools when the row had some, reasoning when there is some, response, dropped_bytes when not 0,
+ * messages, tools, documents and chat_template_kwargs when the row had some, reasoning when there is some, response, dropped_bytes when not 0,
  * finish_reason, stop_reason, repetitive when it is, usage, seed,
  * prompt_token_ids and completion_token_ids when asked ([prompt_tokens] and [completion_tokens] of the
  * answer), metadata. The form is in manifests/row.schema.json. */
