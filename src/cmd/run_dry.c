@@ -96,11 +96,9 @@ static void report(const struct dataset *ds, const struct dry *d) {
         putchar('\n');
     }
     if (ds->think_close) {
-        struct hr_buf tags = {0}; /* as JSON: one may hold a line's end */
-        hr_buf_json_str(&tags, ds->think_open, strlen(ds->think_open));
-        hr_buf_puts(&tags, " and ");
-        hr_buf_json_str(&tags, ds->think_close, strlen(ds->think_close));
-        printf("reasoning: between %s; %lld of the prompts begin it\n", hr_buf_cstr(&tags), (long long)d->n_begun);
+        struct hr_buf tags = {0};
+        run_describe_thinking(ds, &tags);
+        printf("reasoning: %s; %lld of the prompts begin it\n", hr_buf_cstr(&tags), (long long)d->n_begun);
         hr_buf_finish(&tags);
     }
     printf("completion tokens: at most %lld", (long long)d->max_tokens);

@@ -186,6 +186,8 @@ void run_start_counting(struct run *r);
 int run_intake_window(const struct run *r);
 /* The reasoning before an answer, when the model or the manifest says how it is set apart. */
 struct hr_preface run_preface(const struct dataset *ds, const struct hr_cmd_prompt *p);
+/* between "<think>" and "</think>": the tags of a dataset that has some. */
+void run_describe_thinking(const struct dataset *ds, struct hr_buf *out);
 
 /* run_output.c */
 void run_take_events(struct run *r);

@@ -120,6 +120,13 @@ static enum hr_status reject_line(struct intake *in, const struct hr_line *line,
     return reject(in, key, line, id_json, -1, -1, reason);
 }
 
+void run_describe_thinking(const struct dataset *ds, struct hr_buf *out) {
+    hr_buf_puts(out, "between ");
+    hr_buf_json_str(out, ds->think_open, strlen(ds->think_open)); /* it may hold a line's end */
+    hr_buf_puts(out, " and ");
+    hr_buf_json_str(out, ds->think_close, strlen(ds->think_close));
+}
+
 struct hr_preface run_preface(const struct dataset *ds, const struct hr_cmd_prompt *p) {
     const char *open = ds->think_open, *close = ds->think_close;
     const struct hr_buf *prompt = &p->rendered.text;

@@ -499,6 +499,14 @@ static void log_templates(const struct run *r) {
     hr_buf_finish(&text);
 }
 
+static void log_thinking(const struct dataset *ds) {
+    struct hr_buf tags = {0};
+    if (!ds->think_close) return;
+    run_describe_thinking(ds, &tags);
+    hr_info("%s: what stands %s is a row's reasoning, not its response", ds->m->dataset, hr_buf_cstr(&tags));
+    hr_buf_finish(&tags);
+}
+
 enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
     r->runlog = hr_runlog_create();
     for (int i = 0; i < r->n_datasets; i++) {
@@ -506,6 +514,7 @@ enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
         if (st) return st;
     }
     log_templates(r);
+    for (int i = 0; i < r->n_datasets; i++) log_thinking(&r->datasets[i]);
     return know_lengths(r, err);
 }
 

@@ -113,7 +113,8 @@ def test_the_manifest_may_name_the_tags(headrace, tmp_path):
 def test_a_run_that_would_mix_tags_is_refused(headrace, tmp_path):
     model = thinker(tmp_path / "m", "\n", OPEN, "ab", CLOSE, "de", STOP)
     job = Job(headrace, tmp_path / "j", model, [{"id": i, "prompt": "x"} for i in range(3)])
-    job.run("--limit", 1)
+    said = 'd: what stands between "<think>" and "</think>" is a row\'s reasoning, not its response'
+    assert said in job.run("--limit", 1).stderr
     job.write_manifest(thinking=False)
     got = job.run(code=USAGE)
     assert "thinking was <think> to </think>, is now not set" in got.stderr
@@ -126,6 +127,7 @@ def test_a_model_that_does_not_think_has_rows_as_before(headrace, tmp_path):
     model = chain_model(tmp_path / "m", chain("\n", "ab", STOP))  # its template names no tags
     row = answer(headrace, tmp_path / "a", model)
     assert parts(row) == (NOT, "ab", "stop", None)
+    assert "reasoning" not in (tmp_path / "a" / "out" / "d" / "run.log").read_text(encoding="utf-8")
     job = Job(headrace, tmp_path / "j", model, [{"id": 1, "prompt": "x"}])
     assert "reasoning" not in headrace("run", job.manifest, "--model", model, "--dry-run").stdout
 
