@@ -5,13 +5,14 @@
 Every comparison alternates A and B in one call and prints ratios, because absolute times are noise on a
 shared machine. Nothing here is a test: it prints numbers for docs/performance.md.
 
-    tests/bench/kv_bench.py --bin build/headrace --model MODEL [shared] [quarter] [usage] [two]
+    tests/bench/kv_bench.py --bin build/headrace --model MODEL [shared] [quarter] [usage] [two] [lengths]
 
 shared   64 rows behind one long system prompt: prompt tokens computed against ideal sharing of whole pages
 quarter  a KV pool of a quarter of the need: equal rows, recomputed tokens, tok/s per mean running sequence
          against a big pool whose --max-running is the small one's rounded mean running
 usage    20 pools' worth of rows with log-normal lengths: mean KV usage of running sequences until 98 % of rows
 two      two datasets in one run against one after the other, loading not counted
+lengths  rows of log-normal lengths that nobody knows, against the same with --lengths-from
 """
 import argparse
 import json
@@ -147,16 +148,33 @@ def two(job):
               f"{'equal' if same else 'DIFFER'}", flush=True)
 
 
+def lengths(job):
+    rng = random.Random(5)
+    # A stop id that does not come: so nothing but the earlier run tells how long a row will be.
+    m = job.manifest("lengths", lognormal_rows(rng, 4 * job.args.rows // 3, 120, "l"), stop_token_ids=[49151])
+    ratios = []
+    known = []
+    for i in range(job.args.repeat):
+        a, rows_a, _, out = job.run([m], "--max-running", 32)
+        b, rows_b, _, _ = job.run([m], "--max-running", 32, "--lengths-from", known[0] if known else out)
+        known.append(out)
+        ratios.append(active_seconds(b) / active_seconds(a))
+        print(f"lengths {i + 1}: unknown {active_seconds(a):.1f} s at {a[0]['mean_running']:.1f} running, known "
+              f"{active_seconds(b):.1f} s at {b[0]['mean_running']:.1f}, ratio {ratios[-1]:.3f}, rows "
+              f"{'equal' if rows_a == rows_b else 'DIFFER'}", flush=True)
+    print(f"lengths: median ratio {sorted(ratios)[len(ratios) // 2]:.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["shared", "quarter", "usage", "two"])
+    parser.add_argument("what", nargs="*", default=["shared", "quarter", "usage", "two", "lengths"])
     parser.add_argument("--bin", default="build/headrace")
     parser.add_argument("--model", required=True)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rows", type=int, default=120, help="of `quarter`")
     args = parser.parse_args()
     for name in args.what:
-        {"shared": shared, "quarter": quarter, "usage": usage, "two": two}[name](Job(args))
+        {"shared": shared, "quarter": quarter, "usage": usage, "two": two, "lengths": lengths}[name](Job(args))
 
 
 if __name__ == "__main__":
