@@ -351,17 +351,32 @@ static enum hr_status pin_now(struct run *r, struct dataset *ds, struct hr_err *
     return st;
 }
 
-static void log_recovery(const struct dataset *ds) {
+static const char *plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
+/* What opening the store has mended, also when the run is refused afterwards. */
+static void log_damage(const struct dataset *ds) {
+    const struct hr_store_recovery *v = &ds->recovery;
+    if (v->n_cut_bytes)
+        hr_warn("%s/raw_responses.jsonl: %lld byte%s after the last whole row cut off and kept in "
+                "raw_responses.torn",
+                ds->dir, (long long)v->n_cut_bytes, plural(v->n_cut_bytes));
+    if (v->n_redo)
+        hr_warn("%s/raw_responses.jsonl: %d finished row%s not in the file any more (it was cut, changed or "
+                "removed); generated again",
+                ds->dir, v->n_redo, v->n_redo == 1 ? " is" : "s are");
+}
+
+static void log_taken_over(const struct dataset *ds) {
     const struct hr_store_recovery *v = &ds->recovery;
     const char *name = ds->m->dataset;
-    if (v->n_adopted) hr_info("%s: took over %d rows that were written but not yet recorded", name, v->n_adopted);
-    if (v->n_cut_bytes)
-        hr_warn("%s: cut a torn tail of %lld bytes off raw_responses.jsonl", name, (long long)v->n_cut_bytes);
-    if (v->n_redo) hr_warn("%s: %d rows are no longer in the file and are done again", name, v->n_redo);
+    if (v->n_adopted)
+        hr_info("%s: took over %d row%s written but not yet recorded", name, v->n_adopted, plural(v->n_adopted));
     if (v->n_unfinished)
-        hr_info("%s: the last run left %d unfinished rows with %lld tokens; they are continued, not sampled "
-                "again",
-                name, v->n_unfinished, (long long)v->n_unfinished_tokens);
+        hr_info("%s: the last run left %d unfinished row%s with %lld token%s; %s continued, not sampled again", name,
+                v->n_unfinished, plural(v->n_unfinished), (long long)v->n_unfinished_tokens,
+                plural(v->n_unfinished_tokens), v->n_unfinished == 1 ? "it is" : "they are");
 }
 
 static void open_runlog(struct run *r, struct dataset *ds, const struct settings *s) {
@@ -472,14 +487,17 @@ static enum hr_status open_store(struct run *r, struct dataset *ds, struct hr_er
         (st = hr_store_totals(ds->store, &ds->before, err)) ||
         (cap > 0 && (st = hr_store_lengths(ds->store, seed_budget, &ds->budget, err))) ||
         (st = hr_store_begin_run(ds->store, hr_version(), host, err)) ||
-        (st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err)))
+        (st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err))) {
+        log_damage(ds);
         goto out;
+    }
     ds->rows_done = ds->before.rows_done;
     ds->rows_length = ds->before.rows_length;
     ds->rows_repetitive = ds->before.rows_repetitive;
     ds->rejects = ds->before.rejects;
     open_runlog(r, ds, &s);
-    log_recovery(ds);
+    log_damage(ds); /* in run.log, too */
+    log_taken_over(ds);
     run_set_fact(ds, "cap", ds->budget.cap);
     run_set_fact(ds, "capped", 0); /* an earlier run's word */
     run_set_fact(ds, "over_cap", 0);

@@ -294,7 +294,8 @@ void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
     if (s->resumed_tokens > 0) {
         hr_buf_puts(out, "\n  resumed    ");
         hr_format_count(s->resumed_tokens, out);
-        hr_buf_printf(out, " tokens of %lld unfinished rows", (long long)s->resumed_rows);
+        hr_buf_printf(out, " tokens of %lld unfinished row%s", (long long)s->resumed_rows,
+                      s->resumed_rows == 1 ? "" : "s");
     }
     if (s->cap_tokens > 0) put_cap(s, out);
     if (s->canaries_picked > 0) put_canaries(s, out);

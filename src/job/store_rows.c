@@ -324,15 +324,6 @@ enum hr_status hr_store_recover_rows(struct hr_store *st, struct hr_store_recove
     if (!code) code = hr_file_sync(&st->rows, err);
     if (!code) code = hr_db_commit(st->db, err);
     if (code) goto fail;
-    if (r->n_redo > 0)
-        hr_warn(
-            "%s: %d finished rows are not in the file any more (it was cut, changed or removed); "
-            "they are generated again",
-            st->rows.path, r->n_redo);
-    if (r->n_cut_bytes > 0)
-        hr_warn(
-            "%s: %lld bytes after the last whole row were cut off and kept in raw_responses.torn",
-            st->rows.path, (long long)r->n_cut_bytes);
     return HR_OK;
 fail:
     hr_db_rollback(st->db);

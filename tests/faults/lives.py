@@ -116,7 +116,7 @@ def journalled(job, out="out"):
 
 def taken_over(stderr):
     """What a run says that it took over from the one before: samples, tokens."""
-    said = re.search(r"the last run left (\d+) unfinished rows with (\d+) tokens; they are continued", stderr)
+    said = re.search(r"the last run left (\d+) unfinished rows? with (\d+) tokens?; (?:it is|they are) continued", stderr)
     return (int(said[1]), int(said[2])) if said else (0, 0)
 
 

@@ -73,7 +73,7 @@ def test_rows_continued_after_a_kill_are_good_canaries(headrace, tmp_path, slow)
         life.wait_for_tokens(300)
         life.kill()
     said = job.run(*args).stderr
-    assert "they are continued" in said
+    assert "continued, not sampled again" in said
     assert job.sorted_lines(*args, out="undisturbed") == sorted(job.lines())
     status = job.status()
     assert status["canaries_failed"] == 0 and status["sampled_tokens_total"] <= 1.5 * 12 * 80

@@ -43,7 +43,7 @@ def test_a_job_is_told_of_in_every_state_of_its_life(job):
     assert n >= killed["rows_done"] >= first["rows_done"]
     assert killed["sampled_tokens_total"] == killed["completion_tokens"] + journalled(job)[1]
     with Life(job, *ARGS) as life:
-        life.wait_for_text("tokens; they are continued")
+        life.wait_for_text("continued, not sampled again")
         life.wait_for_tokens(killed["sampled_tokens_total"] + 1)
         assert interrupt(life, signal.SIGTERM) == INTERRUPTED
     interrupted = check(job.status(), "interrupted", 2)
