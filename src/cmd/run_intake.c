@@ -28,6 +28,7 @@ struct intake {
     int n_want;
     struct sample_list ready;
     int64_t n_lines, n_rejects, n_skipped, extra_samples;
+    int64_t n_forgotten; /* rejects of rows that were edited since */
     bool end;
     enum hr_status st;
     struct hr_err err;
@@ -280,6 +281,7 @@ static enum hr_status take_line(struct intake *in, const struct hr_line *line) {
         const char *shard = ds->m->shards[line->i_shard];
         return hr_err_prefix(&in->err, "%s:%lld", shard, (long long)line->line_no);
     }
+    in->n_forgotten += seen.n_forgotten;
     if (seen.duplicate_of_done) { /* the store has just looked at every sample */
         in->n_skipped += n_samples;
         return HR_OK;
@@ -333,7 +335,7 @@ static void intake_done(void *arg) {
         }
         list_push(&ds->ready, s);
     }
-    ds->rejects += in->n_rejects;
+    ds->rejects += in->n_rejects - in->n_forgotten;
     ds->counters.rejects += in->n_rejects;
     ds->n_skipped += in->n_skipped;
     ds->n_met += in->n_lines;

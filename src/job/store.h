@@ -25,8 +25,7 @@ struct hr_store_opts {
     bool (*identify)(const char *line, size_t len, uint8_t ident[16], int *occurrence, int *sample);
 };
 
-/* What opening found and mended (damage, a cut or redone row, has been said in a warning already).
- */
+/* What opening found and mended; it is for the caller to say. */
 struct hr_store_recovery {
     int n_adopted;       /* whole rows past the last commit that were taken over */
     int64_t n_cut_bytes; /* torn tail cut off raw_responses.jsonl */
@@ -59,13 +58,15 @@ HR_MUST_USE enum hr_status hr_store_begin_run(struct hr_store *st, const char *v
 
 /* Registers an input row as the reader meets it. ident: hash of its id (or of its content when it
  * has none); content: hash of what is asked. Among rows with one ident, `occurrence` counts; rows
- * that were known keep the number they had, in whatever order they come now. HR_ERR_CONFIG when the
- * ident is known with other content and is not a new duplicate. */
+ * that were known keep the number they had, in whatever order they come now. Other content than a
+ * known row's, that is no new duplicate, is taken in the row's place when nothing was made of it:
+ * no sample done, no token journalled, the ident there once. Else HR_ERR_CONFIG. */
 struct hr_store_seen {
     int64_t row;
     int occurrence;
     bool is_new;
     bool duplicate_of_done; /* every sample asked for is done or rejected: nothing is left to do */
+    int n_forgotten;        /* rejects of the content that stood here before */
 };
 HR_MUST_USE enum hr_status hr_store_see(struct hr_store *st, const uint8_t ident[16],
                                         const uint8_t content[16], const char *id_text,

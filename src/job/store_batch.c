@@ -12,6 +12,25 @@ int64_t hr_store_key(const uint8_t key[16], int half) {
     return (int64_t)v;
 }
 
+static enum hr_status apply_reject(struct hr_db *db, const struct hr_store_op *o, struct hr_err *err) {
+    enum hr_status code =
+        hr_db_run(db, "INSERT OR REPLACE INTO rejects VALUES(?,?,?,?)",
+                  HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->a), HR_INT(o->sample), HR_INT(o->b)), err);
+    if (code || o->a < 0) return code;
+    return hr_db_run(db, "DELETE FROM journal WHERE row=?1 AND (?2 < 0 OR sample=?2)",
+                     HR_ARGS(HR_INT(o->a), HR_INT(o->sample)), err);
+}
+
+/* Its lines stay in rejects.jsonl, which only grows. */
+static enum hr_status apply_edit(struct hr_db *db, const struct hr_store_op *o, struct hr_err *err) {
+    enum hr_status code = hr_db_run(db, "UPDATE rows SET c0=?2, c1=?3, pass=?4 WHERE row=?1",
+                                    HR_ARGS(HR_INT(o->a), HR_INT(hr_store_key(o->key2, 0)),
+                                            HR_INT(hr_store_key(o->key2, 1)), HR_INT(o->c)),
+                                    err);
+    if (code) return code;
+    return hr_db_run(db, "DELETE FROM rejects WHERE row=?1 AND row>=0", HR_ARGS(HR_INT(o->a)), err);
+}
+
 /* Every statement leaves the same state when it is done a second time. */
 static enum hr_status apply(struct hr_db *db, const struct hr_store_op *o, struct hr_err *err) {
     switch (o->kind) {
@@ -35,16 +54,13 @@ static enum hr_status apply(struct hr_db *db, const struct hr_store_op *o, struc
     case HR_OP_LINE: /* a: times met, c: pass */
         return hr_db_run(db, "INSERT OR REPLACE INTO lines VALUES(?,?,?)",
                          HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->c), HR_INT(o->a)), err);
+    case HR_OP_EDIT: /* a: row, c: pass; key2: content */
+        return apply_edit(db, o, err);
     case HR_OP_REJECT: /* a: row or -1, b: where its line ends in rejects.jsonl */
         break;
     }
     HR_ASSERT(o->kind == HR_OP_REJECT);
-    enum hr_status code =
-        hr_db_run(db, "INSERT OR REPLACE INTO rejects VALUES(?,?,?,?)",
-                  HR_ARGS(HR_BLOB(o->key, 16), HR_INT(o->a), HR_INT(o->sample), HR_INT(o->b)), err);
-    if (code || o->a < 0) return code;
-    return hr_db_run(db, "DELETE FROM journal WHERE row=?1 AND (?2 < 0 OR sample=?2)",
-                     HR_ARGS(HR_INT(o->a), HR_INT(o->sample)), err);
+    return apply_reject(db, o, err);
 }
 
 static enum hr_status apply_all(struct hr_store *st, const struct hr_store_op *ops, int n,

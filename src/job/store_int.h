@@ -19,7 +19,7 @@
 #define HR_STORE_REJECTS_MAX (256u << 10) /* bytes of rejects that wait for one write */
 
 struct hr_store_op {
-    enum { HR_OP_ROW, HR_OP_MET, HR_OP_IDENT, HR_OP_GROUP, HR_OP_LINE, HR_OP_REJECT } kind;
+    enum { HR_OP_ROW, HR_OP_MET, HR_OP_IDENT, HR_OP_GROUP, HR_OP_LINE, HR_OP_REJECT, HR_OP_EDIT } kind;
     int sample;
     int64_t a, b, c; /* their meaning per kind: see apply() in store_batch.c */
     uint8_t key[16], key2[16];

@@ -10,7 +10,8 @@
  *
  * The rule: a row gets the lowest unmet occurrence with its content; when there is none, it is a
  * new duplicate if all known rows of the identity were met, else a known row has changed its
- * content. */
+ * content. That is refused if anything was made of the row, or if it may be one of several. If
+ * nothing was (its samples are missing or rejected), the row is taken with its new content. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -61,6 +62,7 @@ struct plan {
     struct hr_store_op ops[4];
     int n_ops;
     struct hr_store_seen seen;
+    bool edits;
 };
 
 static void add_op(struct plan *p, struct hr_store_op op, const uint8_t ident[16],
@@ -90,13 +92,34 @@ static void add_group(struct hr_store *st, struct plan *p, const uint8_t ident[1
     add_op(p, op, ident, content);
 }
 
+/* An identity that is there once has come with other content. */
+static enum hr_status plan_edit(struct hr_store *st, const struct known *k, const uint8_t ident[16],
+                                const uint8_t content[16], const char *id_text, struct plan *p,
+                                struct hr_err *err) {
+    int64_t n[2] = {0}; /* anything made; rejects */
+    bool found;
+    enum hr_status code = hr_db_get(
+        st->db,
+        "SELECT EXISTS(SELECT 1 FROM done WHERE row=?1) OR "
+        "EXISTS(SELECT 1 FROM journal WHERE row=?1),"
+        "(SELECT count(*) FROM rejects WHERE row=?1 AND row>=0)",
+        HR_ARGS(HR_INT(k->row)), n, 2, &found, err);
+    if (code) return code;
+    if (n[0]) return edited(id_text, err);
+    struct hr_store_op op = {.kind = HR_OP_EDIT, .a = k->row, .c = st->run};
+    add_op(p, op, ident, content);
+    p->seen = (struct hr_store_seen){.row = k->row, .n_forgotten = (int)n[1]};
+    p->edits = true;
+    return HR_OK;
+}
+
 /* The identity is there once. */
 static enum hr_status plan_single(struct hr_store *st, const struct known *k,
                                   const uint8_t ident[16], const uint8_t content[16],
                                   const char *id_text, struct plan *p, struct hr_err *err) {
     bool same = memcmp(k->content, content, 16) == 0;
     if (k->pass != st->run) {
-        if (!same) return edited(id_text, err);
+        if (!same) return plan_edit(st, k, ident, content, id_text, p, err);
         struct hr_store_op met = {.kind = HR_OP_MET, .a = k->row, .c = st->run};
         add_op(p, met, ident, content);
         p->seen = (struct hr_store_seen){.row = k->row};
@@ -178,11 +201,12 @@ enum hr_status hr_store_see(struct hr_store *st, const uint8_t ident[16], const 
         code = plan_single(st, &k, ident, content, id_text, &p, err);
     else
         code = plan_duplicate(st, ident, content, id_text, &p, err);
-    if (!code && !p.seen.is_new)
+    if (!code && !p.seen.is_new && !p.edits)
         code = nothing_left(st, p.seen.row, n_samples, &p.seen.duplicate_of_done, err);
     if (!code) code = hr_store_batch_do(st, p.ops, p.n_ops, err);
     if (code) return code;
     if (p.seen.is_new) st->next_row++;
+    st->n_rejects -= p.seen.n_forgotten;
     *out = p.seen;
     return HR_OK;
 }

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from jobdir import DONE, INTERRUPTED, USAGE, Job
+from jobdir import DONE, INTERRUPTED, REJECTS, USAGE, Job, jsonl
 from lives import Life, interrupt, n_lines
 from tinymodel import random_model
 from test_kill_resume import GREEDY, check_same, prompts
@@ -83,6 +83,40 @@ def test_a_row_edited_under_its_old_id_is_refused(half_done):
     shard.write_bytes(good)
     half_done.run(*ARGS)
     assert n_lines(half_done) == 10
+
+
+def test_a_rejected_row_may_be_edited_under_its_id(headrace, tmp_path, tiny):
+    rows = prompts(3)
+    good = rows[1]["prompt"]
+    rows[1]["prompt"] = "far too long " * 1000
+    job = Job(headrace, tmp_path, tiny, rows)
+    job.run(*ARGS, code=REJECTS)
+    assert n_lines(job) == 2 and job.status()["rejects"] == 1
+    rows[1]["prompt"] = good
+    (job.folder / job.shards[0]).write_bytes(jsonl(rows))
+    got = job.run(*ARGS)
+    assert n_lines(job) == 3 and job.status()["rejects"] == 0
+    assert "3 of 3 rows, 0 rejected" in got.stderr
+    rows[1]["prompt"] = "now it is done"
+    (job.folder / job.shards[0]).write_bytes(jsonl(rows))
+    assert job.call(*ARGS).returncode == USAGE
+
+
+def test_what_a_start_mends_is_said_once_and_in_run_log(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, prompts(3))
+    job.run(*ARGS)
+    path = job.path("raw_responses.jsonl")
+    path.write_bytes(path.read_bytes()[:-7])
+    got = job.run(*ARGS)
+    said = got.stderr.splitlines()
+    assert sum("raw_responses.torn" in line for line in said) == 1
+    assert sum("1 finished row is not in the file any more" in line for line in said) == 1
+    assert sum("torn" in line or "again" in line for line in said) == 2
+    log = job.path("run.log").read_text(encoding="utf-8")
+    assert "raw_responses.torn" in log and "1 finished row is not in the file any more" in log
+    path.write_bytes(path.read_bytes()[:-7])
+    got = job.call(*ARGS, "--seed", 5)
+    assert got.returncode == USAGE and got.stderr.count("raw_responses.torn") == 1
 
 
 def test_speed_limit_and_cap_may_change(half_done):

@@ -411,7 +411,8 @@ static void equal_rows_keep_their_occurrence_in_any_order(void **state) {
 
 static void an_edited_row_is_refused_and_a_new_duplicate_is_not(void **state) {
     struct hr_store *st = begin(NULL);
-    see(st, "a", "1"), see(st, "b", "1"), see(st, "b", "2");
+    finish_row(st, see(st, "a", "1").row, "a");
+    see(st, "b", "1"), see(st, "b", "2");
     assert_int_equal(hr_store_flush(st, NULL), HR_OK);
     hr_store_close(&st);
     st = begin(NULL);
@@ -484,6 +485,61 @@ static void a_rejected_sample_has_its_outcome_until_it_is_forgotten(void **state
     assert_string_equal(old, "{}\n{}\n");
     assert_string_equal(now, "{}\n");
     free(old), free(now);
+}
+
+/* Rows of two samples: what was made of them decides whether they may be edited. */
+static void a_row_of_which_nothing_was_made_may_be_edited(void **state) {
+    struct hr_store *st = begin(NULL);
+    struct hr_run_counters c = {0};
+    struct hr_store_totals t;
+    uint8_t key[16];
+    bool known;
+    const char *const ids[] = {"rejected", "missing", "half", "begun"};
+    int64_t rows[4];
+    for (int i = 0; i < 4; i++) rows[i] = see(st, ids[i], "1").row;
+    for (int i = 0; i < 3; i++) { /* both samples of the first, the second one of "half" */
+        char text[8] = {(char)('k' + i)};
+        hash16(text, key);
+        assert_int_equal(hr_store_reject(st, key, rows[i < 2 ? 0 : 2], i < 2 ? i : 1, "{}\n", 3, &known, NULL),
+                         HR_OK);
+    }
+    finish_row(st, rows[2], "half");
+    const struct hr_store_tokens tokens = {.row = rows[3], .sample = 1, .ids = (int32_t[]){7}, .n = 1};
+    assert_int_equal(hr_store_journal(st, &tokens, 1, &c, true, NULL), HR_OK);
+    hr_store_close(&st);
+
+    st = begin(NULL);
+    struct hr_store_seen s = see(st, "rejected", "2");
+    assert_int_equal(s.row, rows[0]);
+    assert_int_equal(s.n_forgotten, 2);
+    assert_false(s.is_new || s.duplicate_of_done);
+    assert_int_equal(state_of(st, rows[0]), HR_SAMPLE_MISSING);
+    s = see(st, "missing", "2");
+    assert_int_equal(s.row, rows[1]);
+    assert_int_equal(s.n_forgotten, 0);
+    assert_int_equal(try_see(st, "half", "2"), HR_ERR_CONFIG);
+    assert_int_equal(try_see(st, "begun", "2"), HR_ERR_CONFIG);
+    assert_int_equal(hr_store_totals(st, &t, NULL), HR_OK);
+    assert_int_equal(t.rejects, 1);
+    hr_store_totals_finish(&t);
+    /* Its new content may be rejected, too, under the same key. */
+    hash16("k", key);
+    assert_int_equal(hr_store_reject(st, key, rows[0], 0, "{}\n", 3, &known, NULL), HR_OK);
+    assert_false(known);
+    assert_int_equal(hr_store_flush(st, NULL), HR_OK);
+    hr_store_close(&st);
+
+    st = begin(NULL);
+    assert_int_equal(hr_store_totals(st, &t, NULL), HR_OK);
+    assert_int_equal(t.rejects, 2);
+    hr_store_totals_finish(&t);
+    assert_int_equal(see(st, "rejected", "2").n_forgotten, 0);
+    assert_int_equal(state_of(st, rows[0]), HR_SAMPLE_REJECTED);
+    finish_row(st, see(st, "missing", "2").row, "missing");
+    hr_store_close(&st);
+    st = begin(NULL);
+    assert_int_equal(try_see(st, "missing", "1"), HR_ERR_CONFIG);
+    hr_store_close(&st);
 }
 
 static void a_failed_append_leaves_the_file_as_it_was(void **state) {
@@ -719,6 +775,7 @@ int main(void) {
         T(rows_without_their_state_file_are_refused_untouched),
         T(equal_rows_keep_their_occurrence_in_any_order),
         T(an_edited_row_is_refused_and_a_new_duplicate_is_not),
+        T(a_row_of_which_nothing_was_made_may_be_edited),
         T(rejects_are_listed_once_across_runs),
         T(a_rejected_sample_has_its_outcome_until_it_is_forgotten),
         T(a_failed_append_leaves_the_file_as_it_was),
