@@ -246,20 +246,28 @@ static bool only_canaries(const struct run *r) {
     return run_canaries_left(r) > 0;
 }
 
+/* Mean completion tokens of a row, as far as anybody knows; 0: nobody does. */
+static int64_t mean_tokens(const struct dataset *ds) {
+    int64_t n = ds->before.rows_done + ds->counters.rows_done;
+    if (n >= ROWS_FOR_A_MEAN) return (ds->before.completion_tokens + ds->counters.completion_tokens) / n;
+    return ds->sampling.ignore_eos && ds->sampling.max_tokens > 0 ? ds->sampling.max_tokens : ds->expected_tokens;
+}
+
 int64_t run_work_left(const struct dataset *ds) {
     for (int i = 0; i < ds->run->n_datasets; i++)
         if (run_rows_total(&ds->run->datasets[i]) < 0) return 1;
-    int64_t rows = run_rows_total(ds) - ds->rows_done - ds->rejects;
-    int64_t n = ds->before.rows_done + ds->counters.rows_done;
-    int64_t tokens = ds->before.completion_tokens + ds->counters.completion_tokens;
-    int64_t mean = n >= ROWS_FOR_A_MEAN ? tokens / n : ds->expected_tokens ? ds->expected_tokens : UNKNOWN_TOKENS;
-    int64_t work = rows * mean;
-    if (ds->budget.cap > 0 && work > ds->budget.cap - tokens) work = ds->budget.cap - tokens;
+    int64_t rows = run_rows_total(ds) - ds->rows_done - ds->rejects, mean = mean_tokens(ds);
+    int64_t work = rows * (mean ? mean : UNKNOWN_TOKENS);
+    if (ds->budget.cap > 0) {
+        int64_t left = ds->budget.cap - ds->before.completion_tokens - ds->counters.completion_tokens;
+        if (work > left) work = left;
+    }
     return work > 1 ? work : 1;
 }
 
 static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *phase) {
     struct hr_engine_stats st = {0};
+    bool expected = true, all_capped = true;
     int64_t now = hr_clock_ns();
     *p = (struct hr_progress){.dataset = r->name, .elapsed_ns = now - r->begin_ns};
     if (r->engine) hr_engine_get_stats(r->engine, &st, 0, NULL);
@@ -275,8 +283,13 @@ static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *p
         p->completion_tokens += ds->before.completion_tokens + ds->counters.completion_tokens;
         p->cap_tokens += ds->budget.cap;
         p->queued += ds->ready.n;
+        if (mean_tokens(ds) == 0) expected = false;
+        if (ds->budget.cap <= 0) all_capped = false;
+        p->expected_tokens += run_work_left(ds);
         for (const struct sample *s = ds->flying.head; s; s = s->next) p->inflight_tokens += (int64_t)s->tokens.len;
     }
+    if (!expected) p->expected_tokens = 0;
+    if (!all_capped) p->cap_tokens = 0; /* one dataset's cap ends that dataset, not the run */
     p->running = st.n_running;
     p->queued += st.n_waiting;
     p->kv_used_tokens = st.kv_tokens_used;

@@ -65,6 +65,8 @@ double hr_progress_eta_s(const struct hr_progress *p) {
     double left = -1;
     if (p->rows_total >= 0 && p->rows_done > 0) {
         left = tokens_left(p, rows_left);
+    } else if (p->rows_total >= 0 && p->expected_tokens > 0) {
+        left = (double)(p->expected_tokens > p->inflight_tokens ? p->expected_tokens - p->inflight_tokens : 0);
     }
     if (p->cap_tokens > 0) {
         double to_cap = (double)(p->cap_tokens - p->completion_tokens - p->inflight_tokens);

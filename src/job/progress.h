@@ -33,6 +33,8 @@ struct hr_progress {
     int64_t n_length, rejects; /* of them ended in `length`; rejected */
     int64_t prompt_tokens, completion_tokens; /* of finished rows, over all runs */
     int64_t inflight_tokens; /* completion tokens of the rows that run or wait half-done */
+    int64_t expected_tokens; /* completion tokens that all missing rows will bring, as somebody said before any had
+                              * finished; 0: nobody did */
     int64_t cap_tokens;      /* max_tokens_per_dataset, 0: none */
     int64_t running, queued;
     int64_t kv_used_tokens, kv_total_tokens;
@@ -40,8 +42,8 @@ struct hr_progress {
     int64_t elapsed_ns;
 };
 
-/* Seconds to the end: what the missing rows will take at the mean completion length so far, less
- * what is in flight, or until the cap when that comes first; -1: not known. */
+/* Seconds to the end: what the missing rows will take at the mean completion length so far (before one
+ * has finished, as expected), less what is in flight, or until the cap when that comes first; -1: not known. */
 double hr_progress_eta_s(const struct hr_progress *p);
 
 /* One line without newline of at most `width` columns (at least 20 are assumed): what matters least

@@ -120,6 +120,11 @@ static void the_end_is_estimated_from_the_mean_length_and_the_cap(void **state) 
     assert_true(hr_progress_eta_s(&p) == 10);
     p.rows_total = -1;
     assert_true(hr_progress_eta_s(&p) == 10);
+    p.rows_total = 110, p.rows_done = 0, p.cap_tokens = 0;
+    assert_true(hr_progress_eta_s(&p) == -1); /* none has finished, and nobody has said how long they are */
+    p.expected_tokens = 1500;
+    assert_true(hr_progress_eta_s(&p) == 10);
+    p.rows_total = -1, p.rows_done = 10;
     p.cap_tokens = 0;
     assert_true(hr_progress_eta_s(&p) == -1);
     p.rows_total = 110, p.rejects = 100;
