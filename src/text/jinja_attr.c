@@ -70,6 +70,14 @@ static struct jj_val macro_attr(struct jj_run *r, const struct jj_node *m,
     return jj_tuple(s);
 }
 
+static struct jj_val cycler_attr(const struct jj_cycler *c, const struct jj_str *name) {
+    size_t at = c->i % c->items->n;
+    if (jj_str_is(name, "current")) return c->items->v[at];
+    if (jj_str_is(name, "pos")) return jj_int((int64_t)at);
+    if (jj_str_is(name, "items")) return jj_tuple(c->items);
+    return (struct jj_val){.type = JJ_ABSENT};
+}
+
 /* A real attribute of the object; ABSENT when there is none. */
 static struct jj_val attribute(struct jj_run *r, struct jj_val obj, const struct jj_str *name) {
     struct jj_val v = {.type = JJ_ABSENT};
@@ -87,6 +95,7 @@ static struct jj_val attribute(struct jj_run *r, struct jj_val obj, const struct
     if (obj.type == JJ_RANGE && jj_str_is(name, "start")) v = jj_int(obj.range->start);
     if (obj.type == JJ_RANGE && jj_str_is(name, "stop")) v = jj_int(obj.range->stop);
     if (obj.type == JJ_RANGE && jj_str_is(name, "step")) v = jj_int(obj.range->step);
+    if (obj.type == JJ_CYCLER) v = cycler_attr(obj.cycler, name);
     if (v.type != JJ_ABSENT) return v;
     const struct jj_func *f = jj_method_find(obj, name);
     if (!f) return v;

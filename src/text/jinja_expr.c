@@ -307,6 +307,23 @@ static void note_unknown(struct jj_parser *p, const struct jj_tok *t, bool is_te
     p->unknown_is_test = is_test;
 }
 
+/* The name of a filter or test may have dots; no filter or test that we have does. */
+static const struct jj_tok *parse_dotted(struct jj_parser *p) {
+    const struct jj_tok *first = jj_tok(p, 0), *last = first;
+    p->i++;
+    while (is_op(p, '.')) {
+        p->i++;
+        last = jj_tok(p, 0);
+        if (last->type != JJT_NAME) jj_unexpected(p, last, "name");
+        p->i++;
+    }
+    if (last == first || p->st != HR_OK) return first;
+    struct jj_tok *whole = jj_arena_alloc(&p->t->arena, sizeof *whole);
+    *whole = *first; /* with whatever blanks are around its dots */
+    whole->len = (size_t)(last->p + last->len - first->p);
+    return whole;
+}
+
 struct jj_node *jj_parse_filters(struct jj_parser *p, struct jj_node *node, bool start_inline) {
     while (p->st == HR_OK && (start_inline || jj_skip_op(p, '|'))) {
         const struct jj_tok *t = jj_tok(p, 0);
@@ -315,7 +332,7 @@ struct jj_node *jj_parse_filters(struct jj_parser *p, struct jj_node *node, bool
             jj_unexpected(p, t, "name");
             return n;
         }
-        p->i++;
+        t = parse_dotted(p);
         n->a = node;
         n->val = name_val(p, t);
         n->func = jj_filter_find(t->p, t->len);
@@ -344,7 +361,7 @@ static struct jj_node *parse_test(struct jj_parser *p, struct jj_node *of) {
         jj_unexpected(p, t, "name");
         return n;
     }
-    p->i++;
+    t = parse_dotted(p);
     n->a = of;
     n->val = name_val(p, t);
     n->func = jj_test_find(t->p, t->len);

@@ -246,16 +246,13 @@ FILTER(f_round) {
         !(a[1].type == JJ_STR && jj_str_is(a[1].s, how)))
         return jj_fail(r, "method must be common, ceil or floor");
     double f = jj_num_double(r, in);
-    if (digits > 300 || digits < -300) return in;
+    if (in.type == JJ_FLOAT && (digits > 300 || digits < -300)) return in;
     if (how[1] != 'o' || *how == 'f') {
         double scale = pow(10, (double)digits), v = f * scale;
-        return jj_float((*how == 'c' ? ceil(v) : floor(v)) / scale);
+        if (!isfinite(v)) return jj_fail(r, "cannot convert float %g to integer", v);
+        return jj_float(((*how == 'c' ? ceil(v) : floor(v)) + 0.0) / scale); /* never -0.0 */
     }
-    if (in.type != JJ_FLOAT) {
-        if (digits >= 0) return in.type == JJ_BOOL ? jj_int(in.b) : in;
-        double scale = pow(10, (double)-digits);
-        return jj_int_of_double(r, rint(f / scale) * scale);
-    }
+    if (in.type != JJ_FLOAT) return jj_round_int(r, in, digits);
     if (!isfinite(f)) return in;
     jj_work_float(r, f);
     char text[700]; /* the exact decimal value, rounded half to even as Python's round() */
@@ -279,7 +276,7 @@ FILTER(f_filesizeformat) {
     jj_work_float(r, v.f);
     if (v.f == 1) return jj_cstr(r, "1 Byte");
     if (v.f < base) {
-        snprintf(text, sizeof text, "%.0f Bytes", trunc(v.f));
+        snprintf(text, sizeof text, "%.0f Bytes", trunc(v.f) + 0.0); /* never -0 */
         return jj_str_copy(r, text, strlen(text));
     }
     int i = 0;

@@ -15,15 +15,16 @@ struct spec {
     const char *fill;
     size_t n_fill;
     char align; /* < > ^ =, 0: the type's own */
-    char sign;  /* + - space */
-    bool alt, zero;
+    char sign;  /* + - space, 0: not given */
+    bool alt;
+    bool zero;                /* zeros between sign and digits, unless an alignment was given */
+    bool given;               /* "{:...}" had something behind the colon */
     char group;               /* , _ or 0 */
     int64_t width, precision; /* -1: not given */
     char type;                /* 0: not given */
 };
 
-static const struct spec plain = {
-    .fill = " ", .n_fill = 1, .sign = '-', .width = -1, .precision = -1};
+static const struct spec plain = {.fill = " ", .n_fill = 1, .width = -1, .precision = -1};
 
 /* Digits beyond any use would only fill memory. */
 #define WIDTH_MAX     1000000
@@ -55,35 +56,40 @@ static void put_text(struct jj_sb *sb, const struct spec *f, const struct jj_str
     put_field(sb, f, v.s, 0, '<');
 }
 
-/* Puts separators between groups of digits of the whole part, which ends at `end`. */
-static void group_digits(struct jj_sb *out, const char *p, size_t n, char sep, size_t per) {
-    size_t whole = strcspn(p, ".e") < n ? strcspn(p, ".e") : n;
-    for (size_t i = 0; i < whole; i++) {
-        if (i && (whole - i) % per == 0) jj_sb_put(out, &sep, 1);
-        jj_sb_put(out, p + i, 1);
+/* The digits of a whole part in groups, with zeros in front of them up to min_width characters; as
+ * in Python a separator is never the first of these. */
+static void group_digits(struct jj_sb *out, const char *digits, size_t n, char sep, size_t per,
+                         int64_t min_width) {
+    size_t zeros = 0, seps = (n - 1) / per;
+    while ((int64_t)(n + zeros + seps) < min_width) seps = (n + ++zeros - 1) / per;
+    for (size_t i = 0; i < n + zeros && out->run->st == HR_OK; i++) {
+        if (i && (n + zeros - i) % per == 0) jj_sb_put(out, &sep, 1);
+        jj_sb_put(out, i < zeros ? "0" : digits + i - zeros, 1);
     }
-    jj_sb_put(out, p + whole, n - whole);
 }
 
 /* A number: `digits` without sign; prefix "0x" and the like. */
 static void put_number(struct jj_sb *sb, const struct spec *f, bool neg, const char *prefix,
                        const char *digits) {
     struct jj_sb text = {.run = sb->run};
-    char sign = neg ? '-' : f->sign == '+' || f->sign == ' ' ? f->sign : 0;
-    if (sign) jj_sb_put(&text, &sign, 1);
-    if (f->alt) jj_sb_puts(&text, prefix);
-    size_t head = text.len;
-    if (f->group) {
-        group_digits(&text, digits, strlen(digits), f->group, *prefix ? 4 : 3);
-    } else {
-        jj_sb_puts(&text, digits);
-    }
     struct spec padded = *f;
     if (f->zero && !f->align) {
         padded.align = '=';
         padded.fill = "0";
         padded.n_fill = 1;
     }
+    char sign = neg ? '-' : f->sign == '+' || f->sign == ' ' ? f->sign : 0;
+    if (sign) jj_sb_put(&text, &sign, 1);
+    if (f->alt) jj_sb_puts(&text, prefix);
+    size_t head = text.len, len = strlen(digits),
+           whole = strspn(digits, *prefix ? "0123456789abcdefABCDEF" : "0123456789");
+    if (f->group && whole) {
+        bool zeros = padded.align == '=' && padded.n_fill == 1 && *padded.fill == '0';
+        group_digits(&text, digits, whole, f->group, *prefix ? 4 : 3,
+                     zeros ? f->width - (int64_t)(head + len - whole) : 0);
+        digits += whole;
+    }
+    jj_sb_puts(&text, digits);
     put_field(sb, &padded, jj_sb_val(&text).s, head, '>');
 }
 
@@ -92,6 +98,16 @@ static const char *decimal_text(struct jj_run *r, struct jj_val v) {
     jj_write_int(&sb, v);
     jj_sb_put(&sb, "", 1);
     return jj_sb_val(&sb).s->p;
+}
+
+/* At least as many digits as the precision says: "%.3d". */
+static void put_digits(struct jj_sb *sb, const struct spec *f, bool neg, const char *prefix,
+                       const char *digits) {
+    struct jj_sb text = {.run = sb->run};
+    jj_sb_fill(&text, "0", 1, f->precision - (int64_t)strlen(digits));
+    jj_sb_puts(&text, digits);
+    jj_sb_put(&text, "", 1);
+    put_number(sb, f, neg, prefix, jj_sb_val(&text).s->p);
 }
 
 static void put_int(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
@@ -110,7 +126,7 @@ static void put_int(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
         *p = 0;
         do *--p = (f->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[u % base];
         while (u /= base);
-        put_number(sb, f, i < 0,
+        put_digits(sb, f, i < 0,
                    f->type == 'x'   ? "0x"
                    : f->type == 'X' ? "0X"
                    : f->type == 'o' ? "0o"
@@ -120,43 +136,64 @@ static void put_int(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
     }
     const char *digits = decimal_text(r, v);
     bool neg = *digits == '-';
-    put_number(sb, f, neg, "", digits + neg);
+    put_digits(sb, f, neg, "", digits + neg);
+}
+
+/* repr(x) with as many digits as the precision says; with # the point stays. */
+static void repr_digits(struct jj_run *r, const struct spec *f, double x, char text[1500]) {
+    if (f->precision < 0) {
+        jj_float_repr(r, x, text);
+    } else {
+        int precision = f->precision > 1 ? (int)f->precision : 1;
+        snprintf(text, 1500, "%.*e", precision - 1, x);
+        /* An exponent from one less than %g's on, so that there is room for ".0". */
+        bool edge = atoi(strchr(text, 'e') + 1) == precision - 1;
+        if (!edge) snprintf(text, 1500, f->alt ? "%#.*g" : "%.*g", precision, x);
+        char *e = strchr(text, 'e');
+        if (edge && !f->alt && precision > 1) { /* zeros at the end go, and the point with them */
+            char *end = e;
+            while (end[-1] == '0') end--;
+            if (end[-1] == '.') end--;
+            memmove(end, e, strlen(e) + 1);
+        }
+        if (!strpbrk(text, ".e")) strcat(text, ".0");
+    }
+    char *e = strchr(text, 'e');
+    if (!f->alt || !e || strchr(text, '.')) return;
+    memmove(e + 1, e, strlen(e) + 1);
+    *e = '.';
 }
 
 static void put_float(struct jj_sb *sb, const struct spec *f, double x) {
-    char text[1500], fmt[16], type = f->type ? f->type : 'g';
-    bool neg = signbit(x) && !isnan(x);
+    char text[1500], fmt[16];
+    bool neg = signbit(x) && !isnan(x), upper = f->type >= 'A' && f->type <= 'Z';
+    struct spec no_prefix = *f;
+    no_prefix.alt = false;
     jj_work_float(sb->run, x);
     x = fabs(x);
     if (!isfinite(x)) {
-        bool upper = type >= 'A' && type <= 'Z';
-        struct spec no_zero = *f;
-        no_zero.zero = false;
-        put_number(sb, &no_zero, neg, "",
-                   isnan(x) ? (upper ? "NAN" : "nan")
-                   : upper  ? "INF"
-                            : "inf");
-        return;
-    }
-    if (!f->type && f->precision < 0) {
-        jj_float_repr(sb->run, x, text);
+        snprintf(text, sizeof text, "%s%s",
+                 isnan(x) ? (upper ? "NAN" : "nan")
+                 : upper  ? "INF"
+                          : "inf",
+                 f->type == '%' ? "%" : "");
+    } else if (!f->type) {
+        struct spec bounded = *f;
+        if (f->precision > PRECISION_MAX) bounded.precision = PRECISION_MAX;
+        repr_digits(sb->run, &bounded, x, text);
     } else {
         int precision = f->precision < 0
                             ? 6
                             : (int)(f->precision < PRECISION_MAX ? f->precision : PRECISION_MAX);
-        bool percent = type == '%';
-        snprintf(fmt, sizeof fmt, "%%%s.*%c", f->alt ? "#" : "", percent ? 'f' : type);
+        bool percent = f->type == '%';
+        snprintf(fmt, sizeof fmt, "%%%s.*%c", f->alt ? "#" : "", percent ? 'f' : f->type);
         snprintf(text, sizeof text, fmt, precision, percent ? x * 100 : x);
         if (percent) strcat(text, "%");
-        /* Without a type a whole number keeps its ".0". */
-        if (!f->type && !strpbrk(text, ".e")) strcat(text, ".0");
     }
-    struct spec g = *f;
-    g.alt = false;
-    put_number(sb, &g, neg, "", text);
+    put_number(sb, &no_prefix, neg, "", text);
 }
 
-static void put_char(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
+static void put_char(struct jj_sb *sb, const struct spec *f, struct jj_val v) { /* a number's */
     char text[4];
     int64_t c = jj_arg_int(sb->run, v, 0);
     if (c < 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
@@ -164,7 +201,7 @@ static void put_char(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
         return;
     }
     size_t n = jj_encode((uint32_t)c, text);
-    put_field(sb, f, jj_str_copy(sb->run, text, n).s, 0, '<');
+    put_field(sb, f, jj_str_copy(sb->run, text, n).s, 0, '>');
 }
 
 static bool check_width(struct jj_run *r, const struct spec *f) {
@@ -194,6 +231,27 @@ static const struct jj_str *repr_of(struct jj_run *r, struct jj_val v) {
     return jj_sb_val(&sb).s;
 }
 
+/* ascii(v): its repr with what is not ASCII escaped. */
+static const struct jj_str *ascii_of(struct jj_run *r, struct jj_val v) {
+    const struct jj_str *s = repr_of(r, v);
+    struct jj_sb sb = {.run = r};
+    for (size_t i = 0, n; i < s->len && jj_work(r, 1, JJ_CHAR); i += n) {
+        uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
+        char text[16];
+        snprintf(text, sizeof text,
+                 c < 0x100     ? "\\x%02x"
+                 : c < 0x10000 ? "\\u%04x"
+                               : "\\U%08x",
+                 c);
+        if (c < 0x80) {
+            jj_sb_sub(&sb, s, i, i + n);
+        } else {
+            jj_sb_as(&sb, s, i, i + n, text, strlen(text));
+        }
+    }
+    return jj_sb_val(&sb).s;
+}
+
 static void percent_value(struct jj_sb *sb, struct spec *f, struct jj_val v) {
     struct jj_run *r = sb->run;
     switch (f->type) {
@@ -201,8 +259,10 @@ static void percent_value(struct jj_sb *sb, struct spec *f, struct jj_val v) {
         put_text(sb, f, jj_soft_str(r, v));
         return;
     case 'r':
-    case 'a':
         put_text(sb, f, repr_of(r, v));
+        return;
+    case 'a':
+        put_text(sb, f, ascii_of(r, v));
         return;
     case 'c':
         if (v.type == JJ_STR && jj_str_n_chars(r, v.s) == 1) {
@@ -300,7 +360,7 @@ static void percent_one(struct percent *p, struct jj_sb *sb, const struct jj_str
         jj_sb_put(sb, "%", 1);
         return;
     }
-    if (f.zero && f.align == '>' && !strchr("src", f.type))
+    if (f.zero && f.align == '>' && !strchr("srca", f.type))
         f.align = 0; /* zeros go behind the sign */
     struct jj_val v = keyed.type == JJ_ABSENT ? next_arg(p) : keyed;
     if (check_width(p->r, &f) && p->r->st == HR_OK) percent_value(sb, &f, v);
@@ -392,12 +452,15 @@ static struct jj_val lookup(struct format *f, const struct jj_str *path) {
 static bool parse_spec(struct jj_run *r, const struct jj_str *s, struct spec *f) {
     *f = plain;
     size_t i = 0, n;
+    bool fill_given = false;
     if (s->len == 0) return true;
+    f->given = true;
     (void)jj_decode(s->p, s->p + s->len, &n);
     if (n < s->len && s->p[n] && strchr("<>^=", s->p[n])) {
         f->fill = s->p;
         f->n_fill = n;
         f->align = s->p[n];
+        fill_given = true;
         i = n + 1;
     } else if (strchr("<>^=", s->p[0]) && s->p[0]) {
         f->align = s->p[0];
@@ -408,8 +471,9 @@ static bool parse_spec(struct jj_run *r, const struct jj_str *s, struct spec *f)
         f->alt = true;
         i++;
     }
-    if (i < s->len && s->p[i] == '0') {
-        f->zero = true;
+    if (!fill_given && i < s->len && s->p[i] == '0') {
+        f->fill = "0";
+        f->zero = !f->align;
         i++;
     }
     struct percent none = {.r = r};
@@ -418,32 +482,54 @@ static bool parse_spec(struct jj_run *r, const struct jj_str *s, struct spec *f)
     if (i == start) f->width = -1;
     if (i < s->len && (s->p[i] == ',' || s->p[i] == '_')) f->group = s->p[i++];
     if (i < s->len && s->p[i] == '.') {
-        i++;
+        start = ++i;
         if (i < s->len && s->p[i] != '*') f->precision = percent_number(&none, s, &i);
+        if (i == start) return jj_fail(r, "Format specifier missing precision"), false;
     }
     if (i < s->len) f->type = s->p[i++];
-    if (i < s->len) {
-        (void)jj_fail(r, "Invalid format specifier");
-        return false;
-    }
+    if (i < s->len) return jj_fail(r, "Invalid format specifier"), false;
     return check_width(r, f);
+}
+
+/* What a kind of value does not take is refused, as in Python. */
+static bool check_spec(struct jj_run *r, const struct spec *f, struct jj_val v) {
+    bool number = jj_is_number(v), whole = number && v.type != JJ_FLOAT,
+         as_float = number && f->type && strchr("eEfFgG%", f->type);
+    const char *ungrouped = f->group == '_' ? "c" : "cxXob";
+    const char *types = whole ? "dxXobceEfFgG%" : number ? "eEfFgG%" : "s";
+    if (v.type != JJ_STR && !number) {
+        (void)jj_fail(r, "unsupported format string passed to %s.__format__", jj_type_name(v));
+    } else if (f->type && !strchr(types, f->type)) {
+        (void)jj_fail(r, "Unknown format code '%c' for object of type '%s'", f->type,
+                      jj_type_name(v));
+    } else if (!number && (f->sign || f->alt || f->align == '=')) {
+        (void)jj_fail(r, "sign, # or = not allowed in string format specifier");
+    } else if (f->group && (!number || (f->type && strchr(ungrouped, f->type)))) {
+        (void)jj_fail(r, "Cannot specify '%c' with '%c'.", f->group, f->type ? f->type : 's');
+    } else if (whole && !as_float && f->precision >= 0) {
+        (void)jj_fail(r, "Precision not allowed in integer format specifier");
+    } else if (f->type == 'c' && (f->sign || f->alt)) {
+        (void)jj_fail(r, "sign or # not allowed with integer format specifier 'c'");
+    } else if (as_float && v.type == JJ_BIG && isinf(jj_num_double(r, v))) {
+        (void)jj_fail(r, "int too large to convert to float");
+    }
+    return r->st == HR_OK;
 }
 
 static void put_formatted(struct jj_sb *sb, const struct spec *f, struct jj_val v) {
     struct jj_run *r = sb->run;
-    bool number = jj_is_number(v) && !(v.type == JJ_BOOL && !f->type);
-    const char *allowed = v.type == JJ_FLOAT ? "eEfFgG%" : number ? "dxXobceEfFgG%" : "s";
-    if (f->type && !strchr(allowed, f->type)) {
-        (void)jj_fail(r, "Unknown format code '%c' for object of type '%s'", f->type,
-                      jj_type_name(v));
-    } else if (number && f->type == 'c') {
+    if (!f->given) {
+        jj_sb_str(sb, jj_soft_str(r, v));
+    } else if (!check_spec(r, f, v)) {
+        return;
+    } else if (v.type == JJ_STR) {
+        put_text(sb, f, v.s);
+    } else if (f->type == 'c') {
         put_char(sb, f, v);
-    } else if (v.type == JJ_FLOAT || (number && f->type && strchr("eEfFgG%", f->type))) {
+    } else if (v.type == JJ_FLOAT || (f->type && strchr("eEfFgG%", f->type))) {
         put_float(sb, f, jj_num_double(r, v));
-    } else if (number) {
-        put_int(sb, f, v);
     } else {
-        put_text(sb, f, jj_soft_str(r, v));
+        put_int(sb, f, v);
     }
 }
 
@@ -464,7 +550,9 @@ static void format_field(struct format *f, struct jj_sb *sb, const struct jj_str
         char how = s->p[name + 1];
         if (how != 'r' && how != 's' && how != 'a')
             (void)jj_fail(r, "Unknown conversion specifier '%c'", how);
-        v = how == 's' ? jj_to_str(r, v) : (struct jj_val){.type = JJ_STR, .s = repr_of(r, v)};
+        v = how == 's' ? jj_to_str(r, v)
+                       : (struct jj_val){.type = JJ_STR,
+                                         .s = how == 'a' ? ascii_of(r, v) : repr_of(r, v)};
         name += 2;
     }
     if (r->st != HR_OK) return;

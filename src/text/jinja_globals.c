@@ -43,6 +43,7 @@ static struct jj_dict *make_dict(struct jj_run *r, const struct jj_args *args, b
     if (args->n_pos > 1) (void)jj_fail(r, "dict expected at most 1 argument, got %zu", args->n_pos);
     size_t n = 0, n_pair;
     struct jj_val from = args->n_pos ? args->pos[0] : jj_undef();
+    if (args->n_pos && from.type == JJ_UNDEF) (void)jj_fail_undef(r, from);
     const struct jj_val *items = from.type == JJ_DICT ? from.dict->k : jj_items(r, from, &n);
     if (from.type == JJ_DICT) n = from.dict->n;
     for (size_t i = 0; i < n && jj_step(r); i++) {

@@ -171,6 +171,8 @@ void jj_write_int(struct jj_sb *sb, struct jj_val v); /* INT, BIG, BOOL as a num
 struct jj_val jj_to_int(struct jj_run *r, struct jj_val v, int base, bool *ok); /* int(v) */
 struct jj_val jj_to_float(struct jj_run *r, struct jj_val v, bool *ok);         /* float(v) */
 struct jj_val jj_int_of_double(struct jj_run *r, double f); /* truncates; finite */
+/* round(v, digits): whole numbers stay whole, halves go to the even side. */
+struct jj_val jj_round_int(struct jj_run *r, struct jj_val v, int64_t digits);
 
 /* --- text of values (jinja_repr.c, jinja_format.c) */
 

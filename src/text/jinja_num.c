@@ -280,38 +280,11 @@ static struct jj_val int_power(struct jj_run *r, struct jj_val a, int64_t n) {
     return result;
 }
 
-static struct jj_val int_op(struct jj_run *r, enum jj_op op, struct jj_val a, struct jj_val b) {
-    bool big = a.type == JJ_BIG || b.type == JJ_BIG;
-    int64_t x = big ? 0 : small(a), y = big ? 0 : small(b), z;
-    switch (op) {
-    case JJ_ADD:
-        if (!big && !__builtin_add_overflow(x, y, &z)) return jj_int(z);
-        return big_op(r, op, a, b);
-    case JJ_SUB:
-        if (!big && !__builtin_sub_overflow(x, y, &z)) return jj_int(z);
-        return big_op(r, op, a, b);
-    case JJ_MUL:
-        if (!big && !__builtin_mul_overflow(x, y, &z)) return jj_int(z);
-        return big_op(r, op, a, b);
-    case JJ_POW:
-        if (b.type == JJ_BIG) return jj_fail_limit(r, "the exponent is too large");
-        if (y < 0 && x == 0 && !big) return jj_fail(r, "0.0 cannot be raised to a negative power");
-        if (y < 0 && !big) return jj_float(pow((double)x, (double)y));
-        return int_power(r, a, small(b));
-    default:
-        break;
-    }
-    if (big) return jj_fail(r, "dividing integers beyond 64 bits is not supported");
-    if (y == 0)
-        return jj_fail(r, op == JJ_DIV ? "division by zero" : "integer division or modulo by zero");
-    if (op == JJ_DIV) return jj_float((double)x / (double)y);
-    if (y == -1) return op == JJ_MOD ? jj_int(0) : jj_negate(r, a); /* INT64_MIN / -1 */
-    int64_t q = x / y, m = x % y;
-    if (m && (m < 0) != (y < 0)) {
-        q--;
-        m += y;
-    }
-    return jj_int(op == JJ_MOD ? m : q);
+/* An operand beside a float; as in Python it must fit one. */
+static double as_double(struct jj_run *r, struct jj_val v) {
+    double f = jj_num_double(r, v);
+    if (v.type == JJ_BIG && isinf(f)) (void)jj_fail(r, "int too large to convert to float");
+    return f;
 }
 
 static struct jj_val float_op(struct jj_run *r, enum jj_op op, double x, double y) {
@@ -345,6 +318,58 @@ static struct jj_val float_op(struct jj_run *r, enum jj_op op, double x, double 
     double q = (x - m) / y, whole = floor(q);
     if (q - whole > 0.5) whole += 1;
     return jj_float(q != 0 ? whole : copysign(0, x / y));
+}
+
+static int n_bits(uint64_t x) {
+    return x ? 64 - __builtin_clzll(x) : 0;
+}
+
+/* x / y rounded once: beyond 2^53 the operands themselves are no doubles. */
+static double divide(int64_t x, int64_t y) {
+    uint64_t a = x < 0 ? 0 - (uint64_t)x : (uint64_t)x, b = y < 0 ? 0 - (uint64_t)y : (uint64_t)y;
+    if (n_bits(a) <= 53 && n_bits(b) <= 53) return (double)x / (double)y;
+    /* At least 55 bits of the quotient; the last one also stands for whatever is behind it. */
+    int shift = 56 + n_bits(b) - n_bits(a);
+    if (shift < 0) shift = 0;
+    __extension__ unsigned __int128 scaled = (unsigned __int128)a << shift;
+    uint64_t q = (uint64_t)(scaled / b) | (scaled % b != 0);
+    double d = ldexp((double)q, -shift);
+    return (x < 0) != (y < 0) ? -d : d;
+}
+
+static struct jj_val int_op(struct jj_run *r, enum jj_op op, struct jj_val a, struct jj_val b) {
+    bool big = a.type == JJ_BIG || b.type == JJ_BIG;
+    int64_t x = big ? 0 : small(a), y = big ? 0 : small(b), z;
+    switch (op) {
+    case JJ_ADD:
+        if (!big && !__builtin_add_overflow(x, y, &z)) return jj_int(z);
+        return big_op(r, op, a, b);
+    case JJ_SUB:
+        if (!big && !__builtin_sub_overflow(x, y, &z)) return jj_int(z);
+        return big_op(r, op, a, b);
+    case JJ_MUL:
+        if (!big && !__builtin_mul_overflow(x, y, &z)) return jj_int(z);
+        return big_op(r, op, a, b);
+    case JJ_POW:
+        if (b.type == JJ_BIG) return jj_fail_limit(r, "the exponent is too large");
+        y = small(b);
+        if (y < 0 && x == 0 && !big) return jj_fail(r, "0.0 cannot be raised to a negative power");
+        if (y < 0) return float_op(r, op, as_double(r, a), (double)y);
+        return int_power(r, a, y);
+    default:
+        break;
+    }
+    if (big) return jj_fail(r, "dividing integers beyond 64 bits is not supported");
+    if (y == 0)
+        return jj_fail(r, op == JJ_DIV ? "division by zero" : "integer division or modulo by zero");
+    if (op == JJ_DIV) return jj_float(divide(x, y));
+    if (y == -1) return op == JJ_MOD ? jj_int(0) : jj_negate(r, a); /* INT64_MIN / -1 */
+    int64_t q = x / y, m = x % y;
+    if (m && (m < 0) != (y < 0)) {
+        q--;
+        m += y;
+    }
+    return jj_int(op == JJ_MOD ? m : q);
 }
 
 /* x * n for strings and lists. */
@@ -394,7 +419,7 @@ struct jj_val jj_binary(struct jj_run *r, enum jj_op op, struct jj_val a, struct
     if (b.type == JJ_UNDEF) return jj_fail_undef(r, b);
     if (is_int(a) && is_int(b)) return int_op(r, op, a, b);
     if (jj_is_number(a) && jj_is_number(b))
-        return float_op(r, op, jj_num_double(r, a), jj_num_double(r, b));
+        return float_op(r, op, as_double(r, a), as_double(r, b));
     bool a_seq = a.type == JJ_STR || a.type == JJ_LIST || a.type == JJ_TUPLE;
     bool b_seq = b.type == JJ_STR || b.type == JJ_LIST || b.type == JJ_TUPLE;
     if (op == JJ_MUL && a_seq && is_int(b)) return repeat(r, a, b);
@@ -420,6 +445,19 @@ struct jj_val jj_int_of_double(struct jj_run *r, double f) {
     jj_work_float(r, f);
     int n = snprintf(text, sizeof text, "%.0f", f);
     return jj_int_literal(&r->cells, text, (size_t)n, 10);
+}
+
+struct jj_val jj_round_int(struct jj_run *r, struct jj_val v, int64_t digits) {
+    if (digits >= 0) return v.type == JJ_BOOL ? jj_int(v.b) : v;
+    if (v.type == JJ_BIG) return jj_fail(r, "rounding integers beyond 64 bits is not supported");
+    if (digits < -19) return jj_int(0);
+    __extension__ __int128 unit = 1, x = small(v);
+    for (int64_t i = digits; i < 0; i++) unit *= 10;
+    __extension__ __int128 rest = (x % unit + unit) % unit, down = x - rest;
+    bool up = 2 * rest > unit || (2 * rest == unit && down / unit % 2 != 0);
+    __extension__ __int128 y = up ? down + unit : down;
+    if (y >= INT64_MIN && y <= INT64_MAX) return jj_int((int64_t)y);
+    return big_op(r, JJ_MUL, jj_int((int64_t)(y / unit) * 10), jj_int((int64_t)(unit / 10)));
 }
 
 /* The text without blanks around it and single underscores between digits; NULL when it is too long

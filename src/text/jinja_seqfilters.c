@@ -65,7 +65,7 @@ FILTER(f_list) {
 }
 
 FILTER(f_first) {
-    if (in.type == JJ_STR && in.s->len) return jj_getitem(r, in, jj_int(0));
+    if (in.type == JJ_STR && in.s->len) return jj_str_plain(r, jj_getitem(r, in, jj_int(0)).s);
     size_t n, taken = in.type == JJ_GEN ? in.gen->i : 0;
     const struct jj_val *items = jj_items(r, in, &n);
     if (in.type == JJ_GEN && n) in.gen->i = taken + 1; /* the rest stays in the generator */

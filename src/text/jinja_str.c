@@ -200,6 +200,15 @@ struct jj_val jj_substr(struct jj_run *r, const struct jj_str *s, size_t from, s
     return str_val(sub);
 }
 
+struct jj_val jj_str_plain(struct jj_run *r, const struct jj_str *s) {
+    if (!s->safe) return str_val(s);
+    struct jj_str *out = jj_alloc(r, sizeof *out);
+    *out = *s;
+    if (s->spans == &s->one) out->spans = &out->one;
+    out->safe = false;
+    return str_val(out);
+}
+
 bool jj_str_eq(struct jj_run *r, const struct jj_str *a, const struct jj_str *b) {
     return a->len == b->len && jj_work(r, a->len, JJ_BYTE) && memcmp(a->p, b->p, a->len) == 0;
 }
@@ -227,7 +236,8 @@ size_t jj_str_offset(struct jj_run *r, const struct jj_str *s, size_t i_char) {
 }
 
 /* Paid for when it is known how far the search went: at most the rest of s, once. */
-size_t jj_str_find(struct jj_run *r, const struct jj_str *s, const struct jj_str *sub, size_t from) {
+size_t jj_str_find(struct jj_run *r, const struct jj_str *s, const struct jj_str *sub,
+                   size_t from) {
     if (r->st != HR_OK || from > s->len || sub->len > s->len - from) return SIZE_MAX;
     if (sub->len == 0) return from;
     const char *p = memmem(s->p + from, s->len - from, sub->p, sub->len);

@@ -116,7 +116,7 @@ static struct jj_val split_blanks(struct jj_run *r, const struct jj_str *s, int6
         while (i < s->len && space_at(r, s, i, &n)) i += n;
         if (i == s->len) break;
         if (max-- == 0) {
-            jj_vec_push(r, &out, jj_strip(r, jj_substr(r, s, i, s->len).s, NULL, false, true));
+            jj_vec_push(r, &out, jj_substr(r, s, i, s->len));
             break;
         }
         size_t from = i;
@@ -147,7 +147,7 @@ static struct jj_val rsplit_blanks(struct jj_run *r, const struct jj_str *s, int
             i = char_before(s, i);
         if (i == 0) break;
         if (max-- == 0) {
-            jj_vec_push(r, &out, jj_strip(r, jj_substr(r, s, 0, i).s, NULL, true, false));
+            jj_vec_push(r, &out, jj_substr(r, s, 0, i));
             break;
         }
         size_t to = i;

@@ -33,6 +33,8 @@ struct jj_val jj_str_copy(struct jj_run *r, const char *p, size_t len);
 struct jj_val jj_cstr(struct jj_run *r, const char *s);                 /* borrows */
 struct jj_val jj_str_user(struct jj_run *r, const char *p, size_t len); /* borrows; all marked */
 struct jj_val jj_substr(struct jj_run *r, const struct jj_str *s, size_t from, size_t to);
+/* s without the mark of Markup, which its characters do not have. */
+struct jj_val jj_str_plain(struct jj_run *r, const struct jj_str *s);
 bool jj_str_eq(struct jj_run *r, const struct jj_str *a, const struct jj_str *b);
 bool jj_str_is(const struct jj_str *a, const char *s);
 size_t jj_str_n_chars(struct jj_run *r, const struct jj_str *s);

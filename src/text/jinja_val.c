@@ -374,14 +374,15 @@ int64_t jj_len(struct jj_run *r, struct jj_val v) {
 
 static const struct jj_val *str_items(struct jj_run *r, const struct jj_str *s, size_t *n) {
     *n = jj_str_n_chars(r, s);
-    if (!jj_work(r, *n, 4 * JJ_ITEM) || !jj_room(r, (double)*n * (sizeof(struct jj_val) + sizeof(struct jj_str)))) {
+    if (!jj_work(r, *n, 4 * JJ_ITEM) ||
+        !jj_room(r, (double)*n * (sizeof(struct jj_val) + sizeof(struct jj_str)))) {
         *n = 0;
         return NULL;
     }
     struct jj_seq *seq = jj_seq(r, *n);
     for (size_t i = 0, k = 0, width; i < s->len; i += width) {
         (void)jj_decode(s->p + i, s->p + s->len, &width);
-        seq->v[k++] = jj_substr(r, s, i, i + width);
+        seq->v[k++] = jj_str_plain(r, jj_substr(r, s, i, i + width).s);
     }
     return seq->v;
 }
