@@ -272,6 +272,11 @@ static struct jj_node *parse_subscript(struct jj_parser *p, struct jj_node *of) 
     }
     struct jj_node *n = jj_node(p, JJN_ITEM, t->line);
     n->a = of;
+    if (is_op(p, ']')) { /* x[] is x[()] */
+        n->b = jj_node(p, JJN_TUPLE, t->line);
+        p->i++;
+        return n;
+    }
     n->b = parse_index(p);
     if (is_op(p, ',')) {
         struct jj_node *tuple = jj_node(p, JJN_TUPLE, t->line);

@@ -193,6 +193,13 @@ static struct jj_node *parse_name_target(struct jj_parser *p) {
 
 /* --- statements */
 
+/* What opens a scope of its own is no longer "inside an if" (jj_parser.soft); returns what was. */
+static int leave_if(struct jj_parser *p) {
+    int soft = p->soft;
+    p->soft = 0;
+    return soft;
+}
+
 static struct jj_node *parse_set(struct jj_parser *p) {
     int line = jj_tok(p, 0)->line;
     p->i++;
@@ -204,8 +211,10 @@ static struct jj_node *parse_set(struct jj_parser *p) {
         return n;
     }
     n->kind = JJN_SETBLOCK;
+    int soft = leave_if(p);
     n->b = jj_parse_filters(p, NULL, false);
     parse_block_to(p, &n->list, "endset");
+    p->soft = soft;
     return n;
 }
 
@@ -218,20 +227,19 @@ static struct jj_node *parse_for(struct jj_parser *p) {
         return n;
     }
     n->b = jj_parse_tuple(p, false, false, "recursive", false, false);
+    int soft = leave_if(p);
     if (jj_skip_name(p, "if")) n->c = jj_parse_expression(p, true);
     n->flag = jj_skip_name(p, "recursive");
     static const char *const ends[] = {"endfor", "else", NULL};
-    int soft = p->soft;
-    p->soft = 0;
     p->loops++;
     parse_block(p, &n->list, ends);
     p->loops--;
-    p->soft = soft;
     if (p->st == HR_OK && jj_skip_name(p, "else")) {
         parse_block_to(p, &n->list2, "endfor");
     } else {
         p->i++;
     }
+    p->soft = soft;
     return n;
 }
 
@@ -259,6 +267,7 @@ static struct jj_node *parse_if(struct jj_parser *p) {
 
 static void parse_signature(struct jj_parser *p, struct jj_node *n) {
     jj_expect_op(p, '(', "(");
+    int soft = leave_if(p);
     while (p->st == HR_OK && !(jj_tok(p, 0)->type == JJT_OP && jj_tok(p, 0)->op == ')')) {
         if (n->list2.n && !jj_expect_op(p, ',', ",")) return;
         struct jj_node *arg = parse_name_target(p);
@@ -269,6 +278,7 @@ static void parse_signature(struct jj_parser *p, struct jj_node *n) {
         }
         jj_nodes_push(p, &n->list2, arg);
     }
+    p->soft = soft;
     jj_expect_op(p, ')', ")");
 }
 
@@ -280,9 +290,8 @@ static void parse_macro_body(struct jj_parser *p, struct jj_node *n, const char 
         p->macros = hr_xrealloc(p->macros, p->cap_macros * sizeof *p->macros);
     }
     p->macros[p->n_macros++] = n;
-    int loops = p->loops, soft = p->soft;
+    int loops = p->loops, soft = leave_if(p);
     p->loops = 0;
-    p->soft = 0;
     parse_block_to(p, &n->list, end);
     p->loops = loops;
     p->soft = soft;
@@ -318,8 +327,10 @@ static struct jj_node *parse_call_block(struct jj_parser *p) {
 static struct jj_node *parse_filter_block(struct jj_parser *p) {
     struct jj_node *n = jj_node(p, JJN_FILTERBLOCK, jj_tok(p, 0)->line);
     p->i++;
+    int soft = leave_if(p);
     n->b = jj_parse_filters(p, NULL, true);
     parse_block_to(p, &n->list, "endfilter");
+    p->soft = soft;
     return n;
 }
 
@@ -334,17 +345,20 @@ static struct jj_node *parse_with(struct jj_parser *p) {
         set->b = jj_parse_expression(p, true);
         jj_nodes_push(p, &n->list2, set);
     }
+    int soft = leave_if(p);
     parse_block_to(p, &n->list, "endwith");
+    p->soft = soft;
     return n;
 }
 
 static struct jj_node *parse_generation(struct jj_parser *p) {
     struct jj_node *n = jj_node(p, JJN_SCOPE, jj_tok(p, 0)->line);
     p->i++;
-    int loops = p->loops;
+    int loops = p->loops, soft = leave_if(p);
     p->loops = 0; /* a call block of its own in the original */
     parse_block_to(p, &n->list, "endgeneration");
     p->loops = loops;
+    p->soft = soft;
     return n;
 }
 

@@ -96,6 +96,7 @@ FILTER(f_sum) {
     size_t n;
     const struct jj_val *items = jj_items(r, in, &n);
     struct jj_val sum = a[1].type == JJ_ABSENT ? jj_int(0) : a[1];
+    if (sum.type == JJ_STR) return jj_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
     for (size_t i = 0; i < n && jj_step(r); i++)
         sum = jj_binary(r, JJ_ADD, sum, get_path(r, items[i], a[0], absent));
     return sum;

@@ -188,16 +188,34 @@ static void fields_and_numbers_are_pythons(void **state) {
     renders("{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.pos }}", "121");
     renders("{{ ('<'|e)|list }} {{ ('<'|e)|first is escaped }} {{ ('<'|e)|last is escaped }}",
             "['&', 'l', 't', ';'] False True");
-    renders("{% if false %}{{ 1 is defined.x() }}{% endif %}", "");
+    renders("{% if false %}{{ 1 is defined.x() }}{% endif %}{{ x[] }}", "");
     fails("{{ dict(nope) }}", HR_ERR_FORMAT, "line 1: 'nope' is undefined");
     fails("{{ [] is filter }}", HR_ERR_FORMAT, "line 1: unhashable type: 'list'");
+    /* Inside an if only what is reached need be known; a scope of its own in there is compiled. */
+    renders("{% if false %}{{ 1|no }}{% for a in b|no %}{% endfor %}{% endif %}{{ 1|no if false }}", "");
+    static const char *const compiled[] = {
+        "{% with a = 1 %}{{ 1|no }}{% endwith %}",      "{% set a %}{{ 1|no }}{% endset %}",
+        "{% set a|no %}{% endset %}",                   "{% filter no %}{% endfilter %}",
+        "{% filter upper %}{{ 1|no }}{% endfilter %}",  "{% for a in [] if a|no %}{% endfor %}",
+        "{% for a in [] %}{% else %}{{ 1|no }}{% endfor %}",
+        "{% generation %}{{ 1|no }}{% endgeneration %}", "{% macro a(b=1|no) %}{% endmacro %}",
+    };
+    for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++) {
+        struct hr_buf b = {0};
+        struct hr_rendered out = {0};
+        struct hr_err err = {0};
+        hr_buf_printf(&b, "{%% if false %%}%s{%% endif %%}", compiled[i]);
+        if (try_render(hr_buf_cstr(&b), evil_messages, NULL, &out, &err) != HR_ERR_FORMAT)
+            fail_msg("%s compiles", compiled[i]);
+        hr_buf_finish(&b);
+    }
     fails("{{ 'a'|upper.b }}", HR_ERR_FORMAT, "line 1, column 8: No filter named 'upper.b'.");
     static const char *const refused[] = {
         "'{:+}'.format('a')",    "'{:#}'.format('a')",   "'{:=5}'.format('a')", "'{:,}'.format('a')",
         "'{:.2}'.format(3)",     "'{:,x}'.format(3)",    "'{:_c}'.format(65)",  "'{:+c}'.format(65)",
         "'{:>6}'.format(none)",  "'{:>6}'.format([1])",  "'{:5}'.format(nope)", "'{:s}'.format(3)",
         "'{:.}'.format(3.0)",    "'{:,_}'.format(3)",    "(10 ** 400) * 1.0",   "(10 ** 400) ** -1",
-        "1e999|round(0, 'ceil')", "'{:e}'.format(10 ** 400)",
+        "[]|sum(start='a')", "1e999|round(0, 'ceil')", "'{:e}'.format(10 ** 400)",
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct hr_buf b = {0};
