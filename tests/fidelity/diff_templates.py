@@ -4,8 +4,8 @@
 
 Jinja2 is set up as transformers does: ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks,
 loopcontrols, the generation tag, its tojson, raise_exception and strftime_now. Both must give the same
-text, or both an error; the message of raise_exception must be the same too. Half of the templates are
-random (lib/templates_gen.py), the others have the shapes of real ones, a fifth of all damaged. The seed
+text, or both an error; the message of raise_exception must be the same too. Six tenths of the templates are
+random (lib/templates_gen.py), the others have the shapes of real ones, a tenth is damaged. The seed
 is printed, and --seed repeats it; --only I shows one case of it. With --kit DIR the kit's templates are
 among the shapes.
 
