@@ -210,11 +210,10 @@ static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
     wait_remove(s, seq);
     if (seq->n_kept) hr_kv_forget(s->kv, seq->tokens, seq->n_kept);
     seq->n_kept = 0;
-    if (!seq->started) {
-        int hit = have < seq->n_prompt ? have : seq->n_prompt;
-        g->counts.cached_tokens += hit;
-        seq->n_high = have;
-    }
+    /* One that was preempted may come back to more than it had: another has computed the same meanwhile. */
+    int hit = (have < seq->n_prompt ? have : seq->n_prompt) - seq->n_high;
+    if (hit > 0) g->counts.cached_tokens += hit;
+    if (have > seq->n_high) seq->n_high = have;
     seq->started = seq->running = true;
     seq->n_computed = have;
     int i = s->n_running++;
