@@ -2,7 +2,8 @@
  *
  * kv_memory: a stand-in for the bytes of device and host pages, for tests of kv and schedule. A position's
  * KV is stood for by a hash of all tokens up to it: what attention would read. So a page that is stale,
- * swapped, loaded from the wrong place or handed out twice shows as a wrong value. */
+ * swapped, loaded from the wrong place or handed out twice shows as a wrong value. And pages of other tokens
+ * with the same hash: the tree must not take one for the other. */
 #ifndef HR_TESTS_KV_MEMORY_H
 #define HR_TESTS_KV_MEMORY_H
 
@@ -50,6 +51,21 @@ static int memory_compute(struct memory *m, const int32_t *tokens, const int32_t
 /* Positions [pos0, pos1) hold what no sequence expects. */
 static inline void memory_taint(struct memory *m, const int32_t *pages, int pos0, int pos1) {
     for (int i = pos0; i < pos1; i++) m->dev[pages[i / HR_KV_PAGE_TOKENS]][i % HR_KV_PAGE_TOKENS] = ~UINT64_C(0);
+}
+
+/* Changes a page of tokens below a node of hash `chain` into another of the same hash: the second word makes up
+ * for what the first did to the state (hr_hash64, eight bytes a round). */
+static inline void memory_twin(int32_t *page, uint64_t chain) {
+    const uint64_t start = chain ^ UINT64_C(0x9E3779B97F4A7C15) ^ HR_KV_PAGE_TOKENS * sizeof *page;
+    uint64_t word[2], after[2];
+    memcpy(word, page, sizeof word);
+    for (int i = 0; i < 2; i++) {
+        word[0] ^= (uint64_t)i * 0x123;
+        after[i] = (start ^ word[0]) * UINT64_C(0xff51afd7ed558ccd);
+        after[i] ^= after[i] >> 32;
+    }
+    word[1] ^= after[0] ^ after[1];
+    memcpy(page, word, sizeof word);
 }
 
 #endif
