@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "kv/tree.h"
 #include "kv_memory.h"
 
 #define N_SEQS   24
@@ -376,6 +377,172 @@ static void what_is_spoiled_is_found_no_more_and_goes_with_its_last_holder(void 
     hr_kv_destroy(&kv);
 }
 
+/* One sequence after the other computes n tokens from first_token on (two of the same beginning share it). */
+static void use(struct hr_kv *kv, int32_t *tokens, int first_token, int n) {
+    struct hr_kv_seq s = {.pages = pages[0], .nodes = nodes[0]};
+    for (int i = 0; i < 64; i++) tokens[i] = first_token + i;
+    assert_true(hr_kv_attach(kv, &s, tokens, n, n) >= 0 && hr_kv_grow(kv, &s, n));
+    hr_kv_computed(kv, &s, n);
+    hr_kv_release(kv, &s);
+}
+
+static int n_cached(struct hr_kv *kv, const int32_t *tokens) {
+    struct hr_kv_match m;
+    hr_kv_match(kv, tokens, 64, &m);
+    return m.n_pages;
+}
+
+static void the_least_recently_used_goes_first(void **state) {
+    int32_t x[64], y[64], z[64], other[64];
+    struct hr_kv *kv = small(3, 0, NULL, 0);
+    use(kv, x, 100, 16);
+    use(kv, y, 200, 16);
+    use(kv, z, 300, 16);
+    use(kv, x, 100, 17); /* all that it has cached, then a page that it does not fill: y's */
+    assert_true(n_cached(kv, x) == 1 && n_cached(kv, y) == 0 && n_cached(kv, z) == 1);
+    use(kv, other, 400, 32); /* the free one, and the next */
+    assert_true(n_cached(kv, x) == 1 && n_cached(kv, z) == 0 && n_cached(kv, other) == 2);
+    hr_kv_destroy(&kv);
+}
+
+static void the_host_tier_forgets_the_least_recently_used_first(void **state) {
+    int32_t x[64], y[64], z[64], other[64];
+    struct hr_kv_seq s = {.pages = pages[0], .nodes = nodes[0]};
+    struct hr_kv *kv = small(4, 3, NULL, 0);
+    use(kv, x, 100, 16);
+    use(kv, y, 200, 16);
+    use(kv, z, 300, 16);
+    use(kv, x, 100, 17);
+    use(kv, other, 400, 16); /* its copy takes the place of y's */
+    assert_true(hr_kv_grow(kv, &s, 64)); /* what has no copy is forgotten */
+    assert_true(n_cached(kv, x) == 1 && n_cached(kv, y) == 0 && n_cached(kv, z) == 1 && n_cached(kv, other) == 1);
+    hr_kv_release(kv, &s);
+    hr_kv_destroy(&kv);
+}
+
+static void a_page_whose_leaf_is_gone_goes_next_unless_it_was_used_since(void **state) {
+    int32_t ab[64], x[64], y[64], other[64];
+    for (int used_since = 0; used_since < 2; used_since++) {
+        struct hr_kv *kv = small(5, 0, NULL, 0);
+        use(kv, ab, 0, 32);
+        use(kv, x, 100, 16);
+        use(kv, y, 200, 16);
+        if (used_since) use(kv, ab, 0, 17); /* the first page, not the second */
+        use(kv, other, 300, 32);
+        assert_true(n_cached(kv, ab) == 1 && n_cached(kv, x) == 1 && n_cached(kv, y) == 1);
+        use(kv, other, 400, 16);
+        assert_true(n_cached(kv, ab) == used_since && n_cached(kv, x) == !used_since && n_cached(kv, y) == 1);
+        hr_kv_check(kv);
+        hr_kv_destroy(&kv);
+    }
+}
+
+static void copies_of_what_runs_take_no_room_from_what_is_wanted(void **state) {
+    int32_t wanted[64];
+    struct hr_kv_seq s[1];
+    struct hr_kv *kv = small(4, 2, s, 1);
+    use(kv, wanted, 500, 32);
+    hr_kv_know(kv, wanted, 33);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 64, 64), 0);
+    assert_true(hr_kv_grow(kv, &s[0], 64));
+    hr_kv_computed(kv, &s[0], 64);
+    assert_int_equal(n_cached(kv, wanted), 2); /* on the host alone: the pool is the other's */
+    hr_kv_release(kv, &s[0]);
+    hr_kv_forget(kv, wanted, 33);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void copies_of_what_runs_yield_to_what_is_preempted(void **state) {
+    int32_t preempted[64];
+    struct hr_kv_seq s[3];
+    struct hr_kv_match m;
+    struct hr_kv *kv = small(6, 3, s, 3);
+    for (int i = 0; i < 64; i++) preempted[i] = 500 + i;
+    hr_kv_know(kv, text, 40);
+    hr_kv_know(kv, preempted, 40);
+    for (int i = 0; i < 2; i++) { /* the first fills two of the three host pages, the second the last */
+        assert_int_equal(hr_kv_attach(kv, &s[i], i ? preempted : text, 40, 40), 0);
+        assert_true(hr_kv_grow(kv, &s[i], 40));
+        hr_kv_computed(kv, &s[i], 40);
+    }
+    hr_kv_preempt(kv, &s[1], 40);
+    assert_int_equal(s[1].n_tail, 8); /* its second page and the unfinished one took those of the first */
+    assert_true(hr_kv_grow(kv, &s[2], 48));
+    hr_kv_match(kv, preempted, 40, &m);
+    assert_true(m.n_pages == 2 && m.n_loads == 2);
+    hr_kv_check(kv);
+    for (int i = 0; i < 3; i++) hr_kv_release(kv, &s[i]);
+    hr_kv_forget(kv, text, 40);
+    hr_kv_forget(kv, preempted, 40);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void a_whole_pool_may_be_saved_and_loaded_between_two_steps(void **state) {
+    enum { N = 40, N_TOKENS_ALL = N * HR_KV_PAGE_TOKENS };
+    static int32_t tokens[2][N_TOKENS_ALL + 1], all[N];
+    static struct hr_kv_node *prefix[N];
+    const struct hr_kv_order *o;
+    struct hr_kv *kv = small(N, 2 * N, NULL, 0);
+    struct hr_kv_seq s = {.pages = all, .nodes = prefix};
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k <= N_TOKENS_ALL; k++) tokens[i][k] = 1000 * i + k;
+        hr_kv_take_orders(kv, &o);
+        assert_int_equal(hr_kv_attach(kv, &s, tokens[i], N_TOKENS_ALL, N_TOKENS_ALL), 0);
+        assert_true(hr_kv_grow(kv, &s, N_TOKENS_ALL));
+        hr_kv_computed(kv, &s, N_TOKENS_ALL);
+        hr_kv_release(kv, &s);
+    }
+    assert_int_equal(hr_kv_attach(kv, &s, tokens[0], N_TOKENS_ALL + 1, N_TOKENS_ALL), N_TOKENS_ALL);
+    int n = hr_kv_take_orders(kv, &o);
+    assert_int_equal(n, 2 * N);
+    for (int i = 0; i < n; i++) assert_int_equal(o[i].kind, i < N ? HR_KV_SAVE : HR_KV_LOAD);
+    hr_kv_release(kv, &s);
+    hr_kv_destroy(&kv);
+}
+
+static void at_least_the_last_token_is_computed(void **state) {
+    struct hr_kv_seq s[1];
+    struct hr_kv *kv = small(8, 8, s, 1);
+    for (int n = 40; n <= 48; n += 8) { /* with an unfinished page, and with none */
+        hr_kv_attach(kv, &s[0], text, n, n);
+        assert_true(hr_kv_grow(kv, &s[0], n));
+        hr_kv_computed(kv, &s[0], n);
+        hr_kv_preempt(kv, &s[0], n);
+        assert_int_equal(hr_kv_attach(kv, &s[0], text, n, n), 32); /* nothing new is known of it */
+        hr_kv_release(kv, &s[0]);
+    }
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void pages_that_share_a_hash_are_not_taken_for_each_other(void **state) {
+    struct hr_kv_seq s[1];
+    struct hr_kv *kv = small(16, 0, s, 1);
+    uint64_t root = 1; /* see hr_kv_tree_init */
+    int32_t first[64], second[64];
+    memcpy(first, text, sizeof first);
+    memcpy(second, text, sizeof second);
+    memory_twin(first, root);
+    memory_twin(second + 16, hr_kv_tree_chain(root, text));
+    assert_int_equal(hr_kv_tree_chain(root, first), hr_kv_tree_chain(root, text));
+    assert_memory_not_equal(first, text, 16 * sizeof *text);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 64, 64), 0);
+    assert_true(hr_kv_grow(kv, &s[0], 64));
+    hr_kv_computed(kv, &s[0], 64);
+    hr_kv_release(kv, &s[0]);
+    assert_int_equal(n_cached(kv, text), 3);
+    assert_int_equal(n_cached(kv, first), 0); /* nor its next pages, of the same tokens and the same hash */
+    assert_int_equal(n_cached(kv, second), 1);
+    assert_int_equal(hr_kv_attach(kv, &s[0], first, 17, 17), 0);
+    assert_true(hr_kv_grow(kv, &s[0], 17));
+    hr_kv_computed(kv, &s[0], 17);
+    assert_int_equal(n_cached(kv, first), 1); /* its second page stands below the other's first */
+    hr_kv_release(kv, &s[0]);
+    hr_kv_destroy(&kv);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_holds_what_its_reader_expects),
@@ -384,6 +551,14 @@ int main(void) {
         cmocka_unit_test(loads_come_all_or_none),
         cmocka_unit_test(a_cold_sequence_takes_nothing_and_leaves_nothing),
         cmocka_unit_test(what_is_spoiled_is_found_no_more_and_goes_with_its_last_holder),
+        cmocka_unit_test(the_least_recently_used_goes_first),
+        cmocka_unit_test(the_host_tier_forgets_the_least_recently_used_first),
+        cmocka_unit_test(a_page_whose_leaf_is_gone_goes_next_unless_it_was_used_since),
+        cmocka_unit_test(copies_of_what_runs_take_no_room_from_what_is_wanted),
+        cmocka_unit_test(copies_of_what_runs_yield_to_what_is_preempted),
+        cmocka_unit_test(a_whole_pool_may_be_saved_and_loaded_between_two_steps),
+        cmocka_unit_test(at_least_the_last_token_is_computed),
+        cmocka_unit_test(pages_that_share_a_hash_are_not_taken_for_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
