@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * budget: a simulated dataset must end near its cap: within ten mean rows in 95 of 100 runs, and never more
- * than one mean row below it. */
+ * than one mean row below it. And what each part of the rule keeps free, from the least cap that lets a row
+ * start. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,12 +109,81 @@ static void no_cap_lets_everything_start(void **state) {
     assert_true(hr_budget_may_start(&b, 8192));
 }
 
+/* The least cap under which one more row of at most n_max tokens may start. */
+static int64_t least_cap(struct hr_budget *b, int n_max) {
+    int64_t low = 0, high = 1000000;
+    while (high - low > 1) {
+        b->cap = (low + high) / 2;
+        *(hr_budget_may_start(b, n_max) ? &high : &low) = b->cap;
+    }
+    return high;
+}
+
+static void fly(struct hr_budget *b, int n_rows, int n_now, int n_max) {
+    for (int i = 0; i < n_rows; i++) hr_budget_flight_add(b, n_now, n_max);
+}
+
+static void before_any_row_has_finished_rows_count_as_long_as_they_may_be(void **state) {
+    struct hr_budget b;
+    hr_budget_init(&b, 1000);
+    fly(&b, 9, 0, 100);
+    assert_true(hr_budget_may_start(&b, 100));
+    assert_false(hr_budget_may_start(&b, 101));
+    fly(&b, 1, 50, 100);
+    assert_false(hr_budget_may_start(&b, 1));
+    hr_budget_flight_clear(&b);
+    fly(&b, 10, 100, 100); /* complete, and not yet counted as finished */
+    assert_false(hr_budget_may_start(&b, 1));
+    b.cap = 1001;
+    assert_true(hr_budget_may_start(&b, 1));
+}
+
+static void rows_in_flight_that_are_complete_count_as_they_are(void **state) {
+    struct hr_budget b;
+    hr_budget_init(&b, 0);
+    hr_budget_rows(&b, 100, 1000);
+    int64_t without = least_cap(&b, 8192);
+    assert_in_range(without, 100000 + 50, 100000 + 52); /* and half a row */
+    fly(&b, 10, 300, 300);
+    assert_in_range(least_cap(&b, 8192) - without, 3000, 3001);
+}
+
+static void no_row_is_expected_to_pass_its_limit(void **state) {
+    struct hr_budget b;
+    hr_budget_init(&b, 0);
+    hr_budget_rows(&b, 500, 200);
+    int64_t without = least_cap(&b, 8192);
+    assert_in_range(without - least_cap(&b, 10), 245, 247); /* half of 10 instead of half of 500 */
+    fly(&b, 100, 190, 200); /* may bring 10 each; as long as the others they would bring 310 */
+    assert_in_range(least_cap(&b, 8192) - without, 20000 + 211, 20000 + 214); /* of a mean from 200 rows: 3 / root 200 */
+}
+
+/* Equal rows, so that all that is kept free comes of their being few: the mean is known by one part in the root
+ * of them, and below a hundred each row by itself is taken to be as uncertain as an exponential one. */
+static void what_few_rows_tell_keeps_more_free(void **state) {
+    static const int n_finished[] = {1, 25, 400};
+    for (int i = 0; i < 3; i++) {
+        struct hr_budget b;
+        hr_budget_init(&b, 0);
+        hr_budget_rows(&b, 100, n_finished[i]);
+        fly(&b, 10, 0, 8192);
+        double mean = 100 + 1.0 / n_finished[i]; /* a token is added, so that it is never 0 */
+        double of_mean = 10 * mean * 10 * mean / n_finished[i], of_rows = n_finished[i] < 100 ? 10 * mean * mean : 0;
+        double want = 100 * n_finished[i] + 10.5 * mean + 3 * sqrt(of_mean + of_rows);
+        assert_true(fabs((double)least_cap(&b, 8192) - want) < 3);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cap_is_met_within_the_bound),
         cmocka_unit_test(the_cap_is_met_over_several_lives),
         cmocka_unit_test(a_tiny_cap_still_starts_one_row),
         cmocka_unit_test(no_cap_lets_everything_start),
+        cmocka_unit_test(before_any_row_has_finished_rows_count_as_long_as_they_may_be),
+        cmocka_unit_test(rows_in_flight_that_are_complete_count_as_they_are),
+        cmocka_unit_test(no_row_is_expected_to_pass_its_limit),
+        cmocka_unit_test(what_few_rows_tell_keeps_more_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,26 @@ static void a_host_tier_that_is_too_small_loses_nothing_but_time(void **state) {
               size(100), seed);
 }
 
+/* What runs has copies as well; they must not take the room of those of what was preempted. */
+static void a_host_tier_smaller_than_the_pool_is_worth_having(void **state) {
+    static const int n_host[] = {0, 40, 60, 120, 240};
+    int64_t n_steps[5] = {0};
+    for (int i = 0; i < 5; i++) {
+        struct job j;
+        int64_t recomputed = 0, prefill = 0;
+        for (uint64_t seed = 1; seed <= 2; seed++) {
+            drive(&j, (struct hr_sched_opts){.n_pages = 120, .n_host_pages = n_host[i], .max_running = 32,
+                                             .step_tokens = 48}, 310, seed);
+            recomputed += j.recomputed;
+            prefill += j.prefill;
+            n_steps[i] += j.n_steps;
+        }
+        if (i > 0) assert_true(100 * recomputed < prefill);
+        if (n_host[i] >= 120) assert_int_equal(recomputed, 0);
+        if (i > 0) assert_true(100 * n_steps[i] < 102 * n_steps[0]); /* none is worse than none at all */
+    }
+}
+
 static void what_is_spoiled_reaches_suspects_alone(void **state) {
     struct job j;
     int64_t n_suspect = 0, n_preempted = 0;
@@ -269,6 +289,31 @@ static void what_is_spoiled_reaches_suspects_alone(void **state) {
         n_preempted += j.preemptions;
     }
     assert_true(n_suspect > 0 && n_preempted > 0);
+}
+
+/* It has lost its pages, but what it has sampled came of them. One that shares no page with them goes free. */
+static void who_is_preempted_is_suspect_as_well(void **state) {
+    struct hr_sched_opts o = {.max_running = 3, .step_tokens = 128, .n_pages = 8, .decode_steps = 1, .window = 8,
+                              .n_host_pages = 32};
+    struct hr_sched *s = hr_sched_create(&o);
+    static int32_t tokens[3][128];
+    struct hr_seq row[3];
+    const struct hr_sched_piece *p;
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 128; k++) tokens[i][k] = 100 * i + k;
+        row[i] = (struct hr_seq){.tokens = tokens[i], .n_prompt = 20, .n_tokens = 20, .n_max = 128};
+        assert_true(hr_sched_submit(s, &row[i]));
+    }
+    assert_int_equal(hr_sched_plan(s, &p), 3);
+    hr_sched_commit(s);
+    row[0].n_tokens = 120; /* needs the whole pool */
+    assert_int_equal(hr_sched_plan(s, &p), 1);
+    hr_sched_commit(s);
+    hr_sched_spoil(s, row[1].tokens, 20);
+    assert_true(!row[0].suspect && row[1].suspect && !row[2].suspect);
+    assert_true(row[1].kv.n_tail == 0 && row[2].kv.n_tail == 4);
+    for (int i = 0; i < 3; i++) hr_sched_finish(s, &row[i], -1);
+    hr_sched_destroy(&s);
 }
 
 /* Cold ones come after the others, alone with the machine they run as any other, and count nowhere. */
@@ -535,7 +580,9 @@ int main(void) {
         cmocka_unit_test(every_sequence_ends_once_when_the_pool_is_far_too_small),
         cmocka_unit_test(with_a_host_tier_nothing_is_computed_twice),
         cmocka_unit_test(a_host_tier_that_is_too_small_loses_nothing_but_time),
+        cmocka_unit_test(a_host_tier_smaller_than_the_pool_is_worth_having),
         cmocka_unit_test(what_is_spoiled_reaches_suspects_alone),
+        cmocka_unit_test(who_is_preempted_is_suspect_as_well),
         cmocka_unit_test(a_cold_sequence_comes_last_and_is_preempted_first),
         cmocka_unit_test(what_is_left_of_a_step_goes_to_cold_ones_last),
         cmocka_unit_test(one_sequence_at_a_time_works),
