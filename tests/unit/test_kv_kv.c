@@ -394,15 +394,18 @@ static int n_cached(struct hr_kv *kv, const int32_t *tokens) {
 
 static void the_least_recently_used_goes_first(void **state) {
     int32_t x[64], y[64], z[64], other[64];
-    struct hr_kv *kv = small(3, 0, NULL, 0);
-    use(kv, x, 100, 16);
-    use(kv, y, 200, 16);
-    use(kv, z, 300, 16);
-    use(kv, x, 100, 17); /* all that it has cached, then a page that it does not fill: y's */
-    assert_true(n_cached(kv, x) == 1 && n_cached(kv, y) == 0 && n_cached(kv, z) == 1);
-    use(kv, other, 400, 32); /* the free one, and the next */
-    assert_true(n_cached(kv, x) == 1 && n_cached(kv, z) == 0 && n_cached(kv, other) == 2);
-    hr_kv_destroy(&kv);
+    for (int wanted = 0; wanted < 2; wanted++) { /* announcing counts as a use */
+        struct hr_kv *kv = small(3, 0, NULL, 0);
+        use(kv, x, 100, 16);
+        use(kv, y, 200, 16);
+        use(kv, z, 300, 16);
+        for (int i = 0; i < 3 && wanted; i++) hr_kv_know(kv, (const int32_t *[]){x, z, y}[i], 16);
+        use(kv, x, 100, 17); /* all that it has cached, then a page that it does not fill: y's */
+        assert_true(n_cached(kv, x) == 1 && n_cached(kv, y) == wanted && n_cached(kv, z) == !wanted);
+        use(kv, other, 400, 32); /* the free one, and the next */
+        assert_true(n_cached(kv, x) == 1 && n_cached(kv, y) + n_cached(kv, z) == 0 && n_cached(kv, other) == 2);
+        hr_kv_destroy(&kv);
+    }
 }
 
 static void the_host_tier_forgets_the_least_recently_used_first(void **state) {
@@ -476,6 +479,35 @@ static void copies_of_what_runs_yield_to_what_is_preempted(void **state) {
     hr_kv_forget(kv, text, 40);
     hr_kv_forget(kv, preempted, 40);
     hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void a_tail_takes_no_room_when_its_prefix_has_none(void **state) {
+    struct hr_kv_seq s[2];
+    struct hr_kv *kv = small(4, 1, s, 2);
+    hr_kv_know(kv, text, 40);
+    assert_int_equal(hr_kv_attach(kv, &s[0], text, 40, 40), 0);
+    assert_true(hr_kv_grow(kv, &s[0], 40));
+    hr_kv_computed(kv, &s[0], 40);
+    hr_kv_preempt(kv, &s[0], 40);
+    assert_int_equal(s[0].n_tail, 0);
+    assert_true(hr_kv_grow(kv, &s[1], 64));
+    assert_int_equal(n_cached(kv, text), 1); /* the copy of its first page is still there */
+    for (int i = 0; i < 2; i++) hr_kv_release(kv, &s[i]);
+    hr_kv_forget(kv, text, 40);
+    hr_kv_check(kv);
+    hr_kv_destroy(&kv);
+}
+
+static void scattered_pages_come_in_no_order(void **state) {
+    enum { N = 32 };
+    int n_ascending = 0;
+    struct hr_kv_seq s = {.pages = pages[0], .nodes = nodes[0]};
+    struct hr_kv *kv = hr_kv_create(&(struct hr_kv_opts){.n_pages = N, .scatter = 5});
+    assert_true(hr_kv_grow(kv, &s, N * HR_KV_PAGE_TOKENS));
+    for (int i = 1; i < N; i++) n_ascending += s.pages[i] == s.pages[i - 1] + 1;
+    assert_in_range(n_ascending, 0, N / 4);
+    hr_kv_release(kv, &s);
     hr_kv_destroy(&kv);
 }
 
@@ -556,6 +588,8 @@ int main(void) {
         cmocka_unit_test(a_page_whose_leaf_is_gone_goes_next_unless_it_was_used_since),
         cmocka_unit_test(copies_of_what_runs_take_no_room_from_what_is_wanted),
         cmocka_unit_test(copies_of_what_runs_yield_to_what_is_preempted),
+        cmocka_unit_test(a_tail_takes_no_room_when_its_prefix_has_none),
+        cmocka_unit_test(scattered_pages_come_in_no_order),
         cmocka_unit_test(a_whole_pool_may_be_saved_and_loaded_between_two_steps),
         cmocka_unit_test(at_least_the_last_token_is_computed),
         cmocka_unit_test(pages_that_share_a_hash_are_not_taken_for_each_other),

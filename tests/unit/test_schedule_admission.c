@@ -131,16 +131,26 @@ static void waiting_rows_are_looked_at_every_so_many_steps_and_when_one_ends(voi
     destroy(&s, 4);
 }
 
+static void who_waits_for_pages_is_looked_at_in_every_step(void **state) {
+    struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 40, .step_tokens = 64, .decode_steps = 100});
+    for (int i = 0; i < 2; i++) submit(s, row(i, 8 * PAGE, 9 * PAGE, 20 * PAGE));
+    for (int i = 0; i < 4; i++) step(s, NULL); /* two for the prefix */
+    assert_true(rows[1].seq.running);
+    destroy(&s, 2);
+}
+
+/* Of the first group, which has by far the most to do, one runs and the other waits for what that computes. */
 static void a_group_that_waits_for_pages_does_not_hold_the_others(void **state) {
     struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 100, .step_tokens = 64});
     hr_sched_set_work(s, 0, 1e6);
-    submit(s, row(0, 40 * PAGE, 50 * PAGE, 50 * PAGE + 1));
-    submit(s, row(1, 40 * PAGE, 50 * PAGE, 50 * PAGE + 1));
-    row(2, 0, 4, 5)->group = 1;
-    submit(s, &rows[2].seq);
-    assert_int_equal(step(s, NULL), 2);
-    assert_true(rows[0].seq.running && !rows[1].seq.started && rows[2].seq.started);
-    destroy(&s, 3);
+    for (int i = 0; i < 2; i++) submit(s, row(i, 40 * PAGE, 50 * PAGE, 50 * PAGE + 1));
+    for (int i = 2; i < 5; i++) {
+        row(i, 0, 4, 5)->group = 1;
+        submit(s, &rows[i].seq);
+    }
+    assert_int_equal(step(s, NULL), 4);
+    assert_true(rows[0].seq.running && !rows[1].seq.started && rows[4].seq.started);
+    destroy(&s, 5);
 }
 
 /* Row 0 computes a prefix for rows 1 to 20, and row 21 needs nearly the whole pool: it waits for that, they only
@@ -162,7 +172,8 @@ static void rows_behind_a_prefix_start_with_it_whoever_else_waits(void **state) 
 /* Rows 0 to 7 decode and leave little of a step; row 8 has a long prompt and row 9 the same: it waits for long. */
 static void short_rows_do_not_wait_behind_one_that_waits_for_pages(void **state) {
     enum { N_SHORT = 50 };
-    struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 4096, .max_running = 24, .step_tokens = 24, .passes_max = 4});
+    struct hr_sched *s = create((struct hr_sched_opts){
+        .n_pages = 4096, .max_running = 24, .step_tokens = 24, .passes_max = 4});
     for (int i = 0; i < 8; i++) submit(s, row(i, 0, 4, N_TOKENS));
     for (int i = 8; i < 10; i++) submit(s, row(i, 150 * PAGE, 150 * PAGE, N_TOKENS));
     for (int i = 10; i < 10 + N_SHORT; i++) submit(s, row(i, 0, 4, 6));
@@ -187,6 +198,18 @@ static void a_cold_row_that_runs_alone_makes_room(void **state) {
     for (int i = 0; i < 5; i++) step(s, NULL);
     assert_true(rows[0].seq.running); /* from its beginning */
     destroy(&s, 2);
+}
+
+static void a_cold_row_that_runs_beside_others_is_waited_for(void **state) {
+    struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 100, .n_host_pages = 200});
+    submit(s, row(0, 0, 30 * PAGE, 50 * PAGE));
+    row(1, 0, 50 * PAGE, 60 * PAGE)->cold = true;
+    submit(s, &rows[1].seq);
+    assert_int_equal(step(s, NULL), 2);
+    submit(s, row(2, 0, 40 * PAGE, 50 * PAGE));
+    assert_int_equal(step(s, NULL), 2);
+    assert_true(rows[1].seq.running && !rows[2].seq.started);
+    destroy(&s, 3);
 }
 
 /* ---- what is kept free -------------------------------------------------------------------------- */
@@ -226,6 +249,24 @@ static void pages_that_others_hold_need_no_room(void **state) {
     assert_int_equal(step(s, NULL), 1);
     assert_int_equal(step(s, NULL), 2); /* three pages are free, and it needs one of its own */
     destroy(&s, 2);
+}
+
+/* Three rows of ten pages end within sixteen steps; a long one that needs more than the ten that are free may start. */
+static void what_ends_soon_gives_its_pages_back(void **state) {
+    for (int ends_soon = 0; ends_soon < 2; ends_soon++) {
+        struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 40});
+        for (int i = 0; i < 3; i++) {
+            row(i, 0, 4, 400)->n_expected = 156;
+            rows[i].seq.n_tokens = 150; /* resumed */
+            submit(s, &rows[i].seq);
+        }
+        assert_int_equal(step(s, NULL), 3);
+        for (int i = 0; i < 3 && !ends_soon; i++) rows[i].seq.n_expected = 300;
+        row(3, 0, 4, 600)->n_expected = 590;
+        submit(s, &rows[3].seq);
+        assert_int_equal(step(s, NULL), 3 + ends_soon);
+        destroy(&s, 4);
+    }
 }
 
 /* What the first plan of a job is told of lengths. */
@@ -279,13 +320,16 @@ int main(void) {
         cmocka_unit_test(rows_behind_the_window_wait),
         cmocka_unit_test(who_was_preempted_comes_back_in_the_order_of_age),
         cmocka_unit_test(waiting_rows_are_looked_at_every_so_many_steps_and_when_one_ends),
+        cmocka_unit_test(who_waits_for_pages_is_looked_at_in_every_step),
         cmocka_unit_test(a_group_that_waits_for_pages_does_not_hold_the_others),
         cmocka_unit_test(rows_behind_a_prefix_start_with_it_whoever_else_waits),
         cmocka_unit_test(short_rows_do_not_wait_behind_one_that_waits_for_pages),
         cmocka_unit_test(a_cold_row_that_runs_alone_makes_room),
+        cmocka_unit_test(a_cold_row_that_runs_beside_others_is_waited_for),
         cmocka_unit_test(with_a_host_tier_a_page_is_kept_for_every_four_that_run),
         cmocka_unit_test(a_host_tier_of_half_the_pool_lets_it_be_filled),
         cmocka_unit_test(pages_that_others_hold_need_no_room),
+        cmocka_unit_test(what_ends_soon_gives_its_pages_back),
         cmocka_unit_test(without_a_host_tier_what_is_known_of_lengths_decides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
