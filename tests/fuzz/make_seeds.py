@@ -285,6 +285,8 @@ TEMPLATES = {
     "now": "{{ strftime_now('%d %b %Y %H:%M:%S %j %A') }}{% set a, b = 1, [2, {'k': (1,)}] %}{{ b[1]['k'][0] }}",
     "loops": "{% for k, v in tools[0].function.items() %}{{ k }}={{ v }}{% if loop.first %}{% continue %}{% endif %}"
              "{% break %}{% endfor %}{% for x in messages recursive %}{{ x.role }}{% endfor %}{% generation %}g{% endgeneration %}",
+    "fields": "{{ '{0:012,.2f}|{0!r:*^9}|{a:#_x}'.format(1234.5, a=255) }}{{ '%+05.3d|%-6s|%a' % (7, 'x', 'y') }}"
+              "{{ 25|round(-1) }}{{ 2.5|round(1, 'floor') }}{{ (2 ** 62 + 1) / 3 }}{{ ' a b '.rsplit(none, 1) }}{{ messages[] }}",
     "broken": "{% for m in messages %}{{ m.",
 }
 
