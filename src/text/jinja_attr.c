@@ -27,8 +27,7 @@ static struct jj_val unsafe(struct jj_run *r, struct jj_val obj, const struct jj
     jj_sb_puts(&sb, " of '");
     jj_sb_puts(&sb, jj_type_name(obj));
     jj_sb_puts(&sb, "' object is unsafe.");
-    jj_sb_put(&sb, "", 1); /* the message is a C string */
-    return jj_undef_text(r, jj_sb_val(&sb).s->p);
+    return jj_undef_text(r, jj_sb_cstr(&sb));
 }
 
 static struct jj_val loop_attr(struct jj_run *r, const struct jj_loop *l,

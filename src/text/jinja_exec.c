@@ -222,8 +222,8 @@ static struct jj_val missing_param(struct jj_run *r, const struct jj_str *name) 
     struct jj_sb sb = {.run = r};
     jj_sb_puts(&sb, "parameter '");
     jj_sb_str(&sb, name);
-    jj_sb_put(&sb, "' was not provided", sizeof "' was not provided");
-    return jj_undef_text(r, jj_sb_val(&sb).s->p);
+    jj_sb_puts(&sb, "' was not provided");
+    return jj_undef_text(r, jj_sb_cstr(&sb));
 }
 
 /* kwargs and varargs: what the parameters left over; refused when the body does not ask for it. */

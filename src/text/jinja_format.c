@@ -96,8 +96,7 @@ static void put_number(struct jj_sb *sb, const struct spec *f, bool neg, const c
 static const char *decimal_text(struct jj_run *r, struct jj_val v) {
     struct jj_sb sb = {.run = r};
     jj_write_int(&sb, v);
-    jj_sb_put(&sb, "", 1);
-    return jj_sb_val(&sb).s->p;
+    return jj_sb_cstr(&sb);
 }
 
 /* At least as many digits as the precision says: "%.3d". */
@@ -106,8 +105,7 @@ static void put_digits(struct jj_sb *sb, const struct spec *f, bool neg, const c
     struct jj_sb text = {.run = sb->run};
     jj_sb_fill(&text, "0", 1, f->precision - (int64_t)strlen(digits));
     jj_sb_puts(&text, digits);
-    jj_sb_put(&text, "", 1);
-    put_number(sb, f, neg, prefix, jj_sb_val(&text).s->p);
+    put_number(sb, f, neg, prefix, jj_sb_cstr(&text));
 }
 
 static void put_int(struct jj_sb *sb, const struct spec *f, struct jj_val v) {

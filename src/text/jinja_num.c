@@ -393,6 +393,7 @@ static struct jj_val add(struct jj_run *r, struct jj_val a, struct jj_val b) {
     if (a.type == JJ_STR && b.type == JJ_STR) {
         if (!a.s->safe && !b.s->safe) return jj_concat(r, a.s, b.s);
         struct jj_val v = jj_concat(r, jj_escape(r, a.s).s, jj_escape(r, b.s).s);
+        if (r->st != HR_OK) return v;
         struct jj_str *out = jj_alloc(r, sizeof *out);
         *out = *v.s;
         out->safe = true;

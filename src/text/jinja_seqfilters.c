@@ -65,7 +65,10 @@ FILTER(f_list) {
 }
 
 FILTER(f_first) {
-    if (in.type == JJ_STR && in.s->len) return jj_str_plain(r, jj_getitem(r, in, jj_int(0)).s);
+    if (in.type == JJ_STR && in.s->len) {
+        struct jj_val c = jj_getitem(r, in, jj_int(0));
+        return c.type == JJ_STR ? jj_str_plain(r, c.s) : c; /* undefined when the run has failed */
+    }
     size_t n, taken = in.type == JJ_GEN ? in.gen->i : 0;
     const struct jj_val *items = jj_items(r, in, &n);
     if (in.type == JJ_GEN && n) in.gen->i = taken + 1; /* the rest stays in the generator */

@@ -112,6 +112,11 @@ struct jj_val jj_sb_val(struct jj_sb *sb) {
     return str_val(s);
 }
 
+const char *jj_sb_cstr(struct jj_sb *sb) {
+    jj_sb_put(sb, "", 1);
+    return sb->run->st == HR_OK ? sb->p : "";
+}
+
 /* A string that grows by concatenation would cost its square. So the result of one keeps room
  * behind it, as much again, and the next concatenation to it writes there. The few newest are
  * remembered. */

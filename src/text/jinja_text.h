@@ -26,6 +26,7 @@ void jj_sb_sub(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to)
 void jj_sb_as(struct jj_sb *sb, const struct jj_str *s, size_t from, size_t to, const char *p,
               size_t n);
 struct jj_val jj_sb_val(struct jj_sb *sb);
+const char *jj_sb_cstr(struct jj_sb *sb); /* with a NUL behind it; "" when the run has failed */
 struct jj_val jj_concat(struct jj_run *r, const struct jj_str *a, const struct jj_str *b);
 
 struct jj_val jj_str_ref(struct jj_run *r, const char *p, size_t len); /* borrows p */

@@ -407,6 +407,43 @@ static void work_inside_an_operation_is_paid_in_steps(void **state) {
     }
 }
 
+/* Wherever a limit strikes, the render unwinds: each of these runs out of steps, and of memory, at every
+ * point that there is. */
+static void a_limit_may_strike_anywhere(void **state) {
+    static const char *const sources[] = {
+        "{{ 'ab'|first }}{{ ('<'|e)|first }}{{ 'ab'|last }}{{ ['a', 'b']|first }}{{ x.a|batch(3, 0)|list }}",
+        "{{ ('<a' * 70)|safe + '<b' * 70 }}{{ ('a' * 150 ~ 'b') ~ 'c' ~ 'd' * 300 }}",
+        "{{ '{:>12,}|{:#x}|{!r:^9}'.format(1234567, 255, 'a') }}{{ '%05.3d|%.2f|%a' % (5, 2.5, 'é') }}",
+        "{{ x|tojson(indent=2, sort_keys=true) }}{{ x }}{{ x.big * x.big }}{{ x.big|string|length }}",
+        "{% macro m(a, b=2) %}{{ a }}{{ caller() }}{% endmacro %}{% call m(messages[1].content) %}{{ 7 }}{% endcall %}",
+        "{% for m in messages if m.role != 'x' %}{{ loop.index }}{{ m.content|trim|upper }}{% endfor %}{{ y.z }}",
+        "{% set ns = namespace(s='') %}{% for c in 'ΑΣ ab' %}{% set ns.s = ns.s ~ c|lower %}{% endfor %}{{ ns.s }}",
+        "{{ 'b a c'.split()|sort|join('-') }}{{ 'a,b'.rsplit(',', 1) }}{{ messages|groupby('role')|list }}",
+        "{{ messages[1].content.replace('im', '') }}{{ messages[1].content[::-1] }}{{ 'a b'|title|center(9) }}",
+        "{{ dict(a=1, b=[2])|dictsort }}{{ {1: 2, 'k': 3}|urlencode }}{{ 'a\nb'|indent }}{{ [1, 'a'] + [2] }}",
+        "{{ nope.a.b }}",
+        "{{ messages|map(attribute='role')|unique|list }}{{ [3, 1]|max }}{{ 'a'.__class__ }}{{ range(3)|list }}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct hr_template_limits l = hr_template_limits_default;
+        enum hr_status st = HR_ERR_LIMIT;
+        struct hr_err err = {0};
+        for (l.steps_max = 0; st == HR_ERR_LIMIT; l.steps_max++) {
+            struct hr_rendered out = {0};
+            st = try_render(sources[i], evil_messages, &l, &out, &err);
+            hr_rendered_finish(&out);
+        }
+        assert_in_range(l.steps_max, 3, 5000);
+        l = hr_template_limits_default;
+        st = HR_ERR_LIMIT;
+        for (l.memory_max = 0; st == HR_ERR_LIMIT; l.memory_max += 8192) {
+            struct hr_rendered out = {0};
+            st = try_render(sources[i], evil_messages, &l, &out, &err);
+            hr_rendered_finish(&out);
+        }
+    }
+}
+
 static void each_limit_holds_by_itself(void **state) {
     struct hr_template_limits l = hr_template_limits_default;
     l.steps_max = 500;
@@ -514,6 +551,7 @@ int main(void) {
         cmocka_unit_test(the_time_is_the_one_that_was_given),
         cmocka_unit_test(hostile_templates_end_at_a_limit),
         cmocka_unit_test(work_inside_an_operation_is_paid_in_steps),
+        cmocka_unit_test(a_limit_may_strike_anywhere),
         cmocka_unit_test(each_limit_holds_by_itself),
         cmocka_unit_test(deep_nesting_is_an_error_and_not_a_crash),
         cmocka_unit_test(too_many_names_are_refused),
