@@ -222,11 +222,16 @@ static void start(struct hr_sched *s, struct hr_seq *seq, int have) {
     g->counts.n_running += !seq->cold;
 }
 
-/* Pages to keep free when `next` is admitted. With a host tier that can take what is preempted a wrong guess
- * costs a copy of a few pages, so only the next four steps are provided for (a sequence takes a page in
- * sixteen); without one it costs computing again, so the horizon decides. */
+/* Pages to keep free when `next` is admitted: at least those that the ones who run need for the tokens that they
+ * have. With a host tier that can take what is preempted a wrong guess costs a copy of a few pages, so only the
+ * next four steps are provided for (a sequence takes a page in sixteen); without one it costs computing again, so
+ * the horizon decides. */
 static int reserve(const struct hr_sched *s, const struct hr_seq *next) {
-    return s->opts.n_host_pages >= s->opts.n_pages / 2 ? s->n_running / 4 : future_need(s, next);
+    int now = 0;
+    for (int i = 0; i < s->n_running; i++) now += pages_for(s->running[i]->n_tokens + 1) - s->running[i]->kv.n_pages;
+    if (s->opts.n_host_pages >= s->opts.n_pages / 2) return now + s->n_running / 4;
+    int later = future_need(s, next);
+    return later > now ? later : now;
 }
 
 static bool fits(const struct hr_sched *s, const struct hr_seq *seq) {

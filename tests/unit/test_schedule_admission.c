@@ -236,6 +236,21 @@ static void with_a_host_tier_a_page_is_kept_for_every_four_that_run(void **state
     assert_int_equal(n_of_nine(11, 11), 9);
 }
 
+/* Who was admitted has its prompt still to compute: the pages that are free are spoken for. */
+static void no_more_start_than_their_prompts_have_room(void **state) {
+    for (int n_host = 0; n_host <= 50; n_host += 50) {
+        struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 50, .n_host_pages = n_host, .step_tokens = 64});
+        struct hr_sched_counts c;
+        for (int i = 0; i < 20; i++) submit(s, row(i, 0, 10 * PAGE - 1, 10 * PAGE));
+        for (int i = 0; i < 30; i++) {
+            assert_in_range(step(s, NULL), 1, 5);
+            hr_sched_counts(s, &c);
+            assert_int_equal(c.groups[0].preemptions, 0);
+        }
+        destroy(&s, 20);
+    }
+}
+
 static void a_host_tier_of_half_the_pool_lets_it_be_filled(void **state) {
     assert_int_equal(n_of_nine(40, 0), 8);
     assert_int_equal(n_of_nine(40, 19), 8);
@@ -308,6 +323,7 @@ static void without_a_host_tier_what_is_known_of_lengths_decides(void **state) {
     assert_int_equal(n_admitted((struct lengths_known){.expected = {900, 900}}), 3);
     assert_int_equal(n_admitted((struct lengths_known){.n_finished = 8, .completion = {8, 8}}), 60);
     assert_int_equal(n_admitted((struct lengths_known){.n_finished = 8, .completion = {900, 900}}), 3);
+    assert_int_equal(n_admitted((struct lengths_known){.n_finished = 8, .completion = {0, 0}}), 60);
     /* Those that failed tell nothing. */
     assert_int_equal(n_admitted((struct lengths_known){.n_finished = 8, .completion = {-1, -1}}), n_nothing_known);
     /* Half of them long: 8.5 pages a row would let 7 in, and the deviation keeps one out. */
@@ -327,6 +343,7 @@ int main(void) {
         cmocka_unit_test(a_cold_row_that_runs_alone_makes_room),
         cmocka_unit_test(a_cold_row_that_runs_beside_others_is_waited_for),
         cmocka_unit_test(with_a_host_tier_a_page_is_kept_for_every_four_that_run),
+        cmocka_unit_test(no_more_start_than_their_prompts_have_room),
         cmocka_unit_test(a_host_tier_of_half_the_pool_lets_it_be_filled),
         cmocka_unit_test(pages_that_others_hold_need_no_room),
         cmocka_unit_test(what_ends_soon_gives_its_pages_back),
