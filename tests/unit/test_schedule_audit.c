@@ -120,11 +120,12 @@ static void draw_text(struct audit *a, int i, int n_prompt) {
 
 static void draw_item(struct audit *a, int i, bool at_borders) {
     struct item *it = &a->items[i];
-    int most = lesser(a->opts.n_pages * PAGE, N_TOKENS), n_prompt = draw(a, 1, most - 1);
+    int most = lesser(a->opts.n_pages * PAGE, N_TOKENS);
+    int n_prompt = draw(a, 1, draw(a, 0, 1) ? most - 1 : most / 5);
     if (at_borders && n_prompt > PAGE) n_prompt -= n_prompt % PAGE;
     draw_text(a, i, n_prompt);
     int n_max = draw(a, 0, 2) ? draw(a, n_prompt + 1, most) : most;
-    it->target = draw(a, 0, 2) ? draw(a, n_prompt + 1, n_max) : n_max;
+    it->target = draw(a, 0, 1) ? draw(a, n_prompt + 1, n_max) : n_max;
     it->seq = (struct hr_seq){
         .user = it,
         .group = draw(a, 0, N_GROUPS - 1),
@@ -339,7 +340,7 @@ static void run_job(uint64_t seed, bool has_twins, struct hr_sched_counts *c) {
 }
 
 static void run_jobs(bool has_twins) {
-    uint64_t n = getenv("HEADRACE_LONG") ? 15000 : 150;
+    uint64_t n = getenv("HEADRACE_LONG") ? 20000 : 200;
     struct hr_sched_group_counts all = {0};
     int64_t n_loads = 0, n_host_evictions = 0;
     for (uint64_t seed = 1; seed <= n; seed++) {

@@ -146,6 +146,9 @@ static void rows_in_flight_that_are_complete_count_as_they_are(void **state) {
     assert_in_range(without, 100000 + 50, 100000 + 52); /* and half a row */
     fly(&b, 10, 300, 300);
     assert_in_range(least_cap(&b, 8192) - without, 3000, 3001);
+    fly(&b, 10, 50, 8192);
+    hr_budget_flight_clear(&b); /* forgets both */
+    assert_int_equal(least_cap(&b, 8192), without);
 }
 
 static void no_row_is_expected_to_pass_its_limit(void **state) {
@@ -175,6 +178,24 @@ static void what_few_rows_tell_keeps_more_free(void **state) {
     }
 }
 
+/* Half of those that have finished had 200 tokens, half 800: ten in flight bring what is left of that. */
+static void what_a_row_still_brings_follows_those_that_have_finished(void **state) {
+    static const struct {
+        int now;
+        double mean, deviation; /* of the tokens that one still brings */
+    } cases[] = {{0, 500, 300}, {190, 310, 300}, {300, 500, 0}, {700, 100, 0}};
+    for (int i = 0; i < 4; i++) {
+        struct hr_budget b;
+        hr_budget_init(&b, 0);
+        hr_budget_rows(&b, 200, 200);
+        hr_budget_rows(&b, 800, 200);
+        fly(&b, 10, cases[i].now, 8192);
+        double rest = 10 * cases[i].mean, var = 10 * cases[i].deviation * cases[i].deviation + rest * rest / 400;
+        double want = 200000 + 10 * cases[i].now + rest + 250 + 3 * sqrt(var);
+        assert_true(fabs((double)least_cap(&b, 8192) - want) < 5);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cap_is_met_within_the_bound),
@@ -184,6 +205,7 @@ int main(void) {
         cmocka_unit_test(before_any_row_has_finished_rows_count_as_long_as_they_may_be),
         cmocka_unit_test(rows_in_flight_that_are_complete_count_as_they_are),
         cmocka_unit_test(no_row_is_expected_to_pass_its_limit),
+        cmocka_unit_test(what_a_row_still_brings_follows_those_that_have_finished),
         cmocka_unit_test(what_few_rows_tell_keeps_more_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
