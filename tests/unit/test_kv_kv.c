@@ -252,7 +252,7 @@ static void a_prefix_that_is_being_computed_is_promised(void **state) {
     assert_true(m.n_pages == 1 && m.promised);
     hr_kv_release(kv, &s[0]); /* it will not come any more */
     hr_kv_match(kv, text, 40, &m);
-    assert_true(m.n_pages == 1 && !m.promised && m.n_unpinned == 1);
+    assert_true(m.n_pages == 1 && !m.promised && m.n_unpinned == 1 && m.n_loads == 0);
     hr_kv_destroy(&kv);
 }
 

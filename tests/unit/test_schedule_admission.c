@@ -115,6 +115,34 @@ static void who_was_preempted_comes_back_in_the_order_of_age(void **state) {
     destroy(&s, 5);
 }
 
+/* Row 2 is preempted in its prompt because row 0 needs the pool; row 1 sees to it that all of that prompt is cached
+ * when it comes back, with a short prompt of its own and the same tokens behind it. */
+static void what_is_found_on_coming_back_counts_as_cached(void **state) {
+    enum { N_PROMPT = 62 * PAGE };
+    struct hr_sched *s = create((struct hr_sched_opts){
+        .n_pages = 68, .n_host_pages = 68, .max_running = 4, .step_tokens = 400});
+    struct hr_sched_counts c;
+    submit(s, row(0, 0, 4, 50 * PAGE));
+    submit(s, row(1, N_PROMPT, 2 * PAGE, 66 * PAGE));
+    step(s, NULL);
+    row(2, N_PROMPT, N_PROMPT, N_PROMPT + 2)->group = 1;
+    submit(s, &rows[2].seq);
+    step(s, NULL);
+    const int n_first = rows[2].seq.n_computed;
+    assert_in_range(n_first, 20 * PAGE, 30 * PAGE);
+    rows[0].seq.n_tokens = 41 * PAGE;
+    for (int i = 0; i < 3; i++) step(s, NULL);
+    assert_true(rows[2].seq.started && !rows[2].seq.running);
+    hr_sched_finish(s, &rows[0].seq, -1);
+    rows[1].seq.n_tokens = 63 * PAGE;
+    for (int i = 0; i < 10 && rows[2].seq.kv.pages; i++) step(s, NULL);
+    hr_sched_counts(s, &c);
+    assert_int_equal(c.groups[1].preemptions, 1);
+    assert_in_range(c.groups[1].prefill_tokens, n_first - 2 * PAGE, n_first); /* and the last page, or less */
+    assert_int_equal(c.groups[1].cached_tokens + c.groups[1].prefill_tokens, N_PROMPT);
+    destroy(&s, 3);
+}
+
 static void waiting_rows_are_looked_at_every_so_many_steps_and_when_one_ends(void **state) {
     struct hr_sched *s = create((struct hr_sched_opts){.n_pages = 40, .decode_steps = 5});
     submit(s, row(0, 0, 4, 100));
@@ -335,6 +363,7 @@ int main(void) {
         cmocka_unit_test(the_row_with_the_most_cached_starts_first),
         cmocka_unit_test(rows_behind_the_window_wait),
         cmocka_unit_test(who_was_preempted_comes_back_in_the_order_of_age),
+        cmocka_unit_test(what_is_found_on_coming_back_counts_as_cached),
         cmocka_unit_test(waiting_rows_are_looked_at_every_so_many_steps_and_when_one_ends),
         cmocka_unit_test(who_waits_for_pages_is_looked_at_in_every_step),
         cmocka_unit_test(a_group_that_waits_for_pages_does_not_hold_the_others),
