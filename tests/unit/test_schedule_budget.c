@@ -111,7 +111,7 @@ static void no_cap_lets_everything_start(void **state) {
 
 /* The least cap under which one more row of at most n_max tokens may start. */
 static int64_t least_cap(struct hr_budget *b, int n_max) {
-    int64_t low = 0, high = 1000000;
+    int64_t low = 0, high = 100000000;
     while (high - low > 1) {
         b->cap = (low + high) / 2;
         *(hr_budget_may_start(b, n_max) ? &high : &low) = b->cap;
@@ -178,22 +178,34 @@ static void what_few_rows_tell_keeps_more_free(void **state) {
     }
 }
 
-/* Half of those that have finished had 200 tokens, half 800: ten in flight bring what is left of that. */
+/* Half of those that have finished had 200 tokens, half 800: ten in flight bring what is left of that. And ten
+ * times as long, where lengths are known to 1 % only. */
 static void what_a_row_still_brings_follows_those_that_have_finished(void **state) {
     static const struct {
         int now;
         double mean, deviation; /* of the tokens that one still brings */
     } cases[] = {{0, 500, 300}, {190, 310, 300}, {300, 500, 0}, {700, 100, 0}};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         struct hr_budget b;
+        int scale = i < 4 ? 1 : 10, now = cases[i % 4].now * scale;
+        double rest = 10 * cases[i % 4].mean * scale, deviation = cases[i % 4].deviation * scale;
         hr_budget_init(&b, 0);
-        hr_budget_rows(&b, 200, 200);
-        hr_budget_rows(&b, 800, 200);
-        fly(&b, 10, cases[i].now, 8192);
-        double rest = 10 * cases[i].mean, var = 10 * cases[i].deviation * cases[i].deviation + rest * rest / 400;
-        double want = 200000 + 10 * cases[i].now + rest + 250 + 3 * sqrt(var);
-        assert_true(fabs((double)least_cap(&b, 8192) - want) < 5);
+        hr_budget_rows(&b, 200 * scale, 200);
+        hr_budget_rows(&b, 800 * scale, 200);
+        fly(&b, 10, now, 100000);
+        double var = 10 * deviation * deviation + rest * rest / 400;
+        double want = 200250.0 * scale + 10 * now + rest + 3 * sqrt(var);
+        assert_true(fabs((double)least_cap(&b, 100000) - want) < (scale == 1 ? 5 : 400));
     }
+}
+
+static void a_row_longer_than_all_others_is_expected_to_double(void **state) {
+    struct hr_budget b;
+    hr_budget_init(&b, 0);
+    hr_budget_rows(&b, 200, 200);
+    fly(&b, 1, 5000, 100000);
+    double want = 40000 + 2 * 5000 + 100 + 3 * 5000 * sqrt(1 + 1 / 200.0); /* as uncertain as an exponential one */
+    assert_true(fabs((double)least_cap(&b, 100000) - want) < 20);
 }
 
 int main(void) {
@@ -206,6 +218,7 @@ int main(void) {
         cmocka_unit_test(rows_in_flight_that_are_complete_count_as_they_are),
         cmocka_unit_test(no_row_is_expected_to_pass_its_limit),
         cmocka_unit_test(what_a_row_still_brings_follows_those_that_have_finished),
+        cmocka_unit_test(a_row_longer_than_all_others_is_expected_to_double),
         cmocka_unit_test(what_few_rows_tell_keeps_more_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
