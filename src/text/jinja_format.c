@@ -316,6 +316,11 @@ static int64_t percent_number(struct percent *p, const struct jj_str *fmt, size_
 /* One conversion; *i is behind the percent sign. */
 static void percent_one(struct percent *p, struct jj_sb *sb, const struct jj_str *fmt, size_t *i) {
     if (!jj_work(p->r, 2, JJ_STEP)) return;
+    if (*i < fmt->len && fmt->p[*i] == '%') { /* with nothing between the two */
+        jj_sb_put(sb, "%", 1);
+        (*i)++;
+        return;
+    }
     struct spec f = plain;
     struct jj_val keyed = {.type = JJ_ABSENT};
     if (*i < fmt->len && fmt->p[*i] == '(') {
@@ -354,10 +359,6 @@ static void percent_one(struct percent *p, struct jj_sb *sb, const struct jj_str
         return;
     }
     f.type = fmt->p[(*i)++];
-    if (f.type == '%') {
-        jj_sb_put(sb, "%", 1);
-        return;
-    }
     if (f.zero && f.align == '>' && !strchr("srca", f.type))
         f.align = 0; /* zeros go behind the sign */
     struct jj_val v = keyed.type == JJ_ABSENT ? next_arg(p) : keyed;

@@ -260,9 +260,13 @@ METHOD(m_title) {
 }
 METHOD(m_swapcase) {
     struct jj_sb sb = {.run = r};
-    for (size_t i = 0, n; i < self.s->len && r->st == HR_OK; i += n) {
+    for (size_t i = 0, n; i < self.s->len && jj_work(r, 1, JJ_CHAR); i += n) {
         uint32_t c = jj_decode(self.s->p + i, self.s->p + self.s->len, &n);
-        jj_sb_case(&sb, self.s, i, n, c, jj_is_upper(c) ? JJ_TO_LOWER : JJ_TO_UPPER);
+        if (jj_is_upper(c) || jj_is_lower(c)) {
+            jj_sb_case(&sb, self.s, i, n, c, jj_is_upper(c) ? JJ_TO_LOWER : JJ_TO_UPPER);
+        } else { /* title case too stays as it is */
+            jj_sb_sub(&sb, self.s, i, i + n);
+        }
     }
     return jj_sb_val(&sb);
 }

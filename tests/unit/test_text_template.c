@@ -185,6 +185,7 @@ static void fields_and_numbers_are_pythons(void **state) {
     renders("{{ (-0.5)|round(0, 'ceil') }} {{ (-0.1)|filesizeformat }} {{ (10 ** 25) ** -1 }}",
             "0.0 0 Bytes 9.999999999999999e-26");
     renders("{{ ' a  b '.split(none, 1) }} {{ ' a  b '.rsplit(none, 1) }}", "['a', 'b '] [' a', 'b']");
+    renders("{{ 'aBǅ'.swapcase() }} {{ '%%|%s' % 1 }}", "Abǅ %|1");
     renders("{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.pos }}", "121");
     renders("{{ ('<'|e)|list }} {{ ('<'|e)|first is escaped }} {{ ('<'|e)|last is escaped }}",
             "['&', 'l', 't', ';'] False True");
@@ -215,7 +216,7 @@ static void fields_and_numbers_are_pythons(void **state) {
         "'{:.2}'.format(3)",     "'{:,x}'.format(3)",    "'{:_c}'.format(65)",  "'{:+c}'.format(65)",
         "'{:>6}'.format(none)",  "'{:>6}'.format([1])",  "'{:5}'.format(nope)", "'{:s}'.format(3)",
         "'{:.}'.format(3.0)",    "'{:,_}'.format(3)",    "(10 ** 400) * 1.0",   "(10 ** 400) ** -1",
-        "[]|sum(start='a')", "1e999|round(0, 'ceil')", "'{:e}'.format(10 ** 400)",
+        "[]|sum(start='a')", "'%5%' % 1", "1e999|round(0, 'ceil')", "'{:e}'.format(10 ** 400)",
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct hr_buf b = {0};

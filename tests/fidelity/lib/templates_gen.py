@@ -183,7 +183,8 @@ GRAMMAR = {
         '$list|list', '$text|list'
     ],
     'dict': [
-        '{$literal: $any, $any: $any}', 'dict(a=$any)', 'dict([[$text, $any], (1, 2)])', 'dict(d.items(), k=$any)',
+        '{$literal: $any, s: $any}', '{n: $any}', 'dict(a=$any)',
+        'dict([[$text, $any], (1, 2)])', 'dict(d.items(), k=$any)',
         'dict($dict, c=$any)', 'messages[$FEW]', '$dict.copy()'
     ],
     'any': [
