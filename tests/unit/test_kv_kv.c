@@ -460,17 +460,22 @@ static void copies_of_what_runs_yield_to_what_is_preempted(void **state) {
     int32_t preempted[64];
     struct hr_kv_seq s[3];
     struct hr_kv_match m;
+    struct hr_kv_counts c;
     struct hr_kv *kv = small(6, 3, s, 3);
     for (int i = 0; i < 64; i++) preempted[i] = 500 + i;
     hr_kv_know(kv, text, 40);
     hr_kv_know(kv, preempted, 40);
-    for (int i = 0; i < 2; i++) { /* the first fills two of the three host pages, the second the last */
-        assert_int_equal(hr_kv_attach(kv, &s[i], i ? preempted : text, 40, 40), 0);
-        assert_true(hr_kv_grow(kv, &s[i], 40));
-        hr_kv_computed(kv, &s[i], 40);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hr_kv_attach(kv, &s[i], i ? preempted : text, 50, 40), 0);
+        assert_true(hr_kv_grow(kv, &s[i], 48));
     }
+    hr_kv_computed(kv, &s[1], 16);
+    hr_kv_computed(kv, &s[0], 48); /* its third page finds the host tier full */
+    hr_kv_computed(kv, &s[1], 40);
+    hr_kv_get_counts(kv, &c);
+    assert_int_equal(c.host_evictions, 0); /* what runs does not drive out what runs */
     hr_kv_preempt(kv, &s[1], 40);
-    assert_int_equal(s[1].n_tail, 8); /* its second page and the unfinished one took those of the first */
+    assert_int_equal(s[1].n_tail, 8); /* its second page and the unfinished one took those of the other */
     assert_true(hr_kv_grow(kv, &s[2], 48));
     hr_kv_match(kv, preempted, 40, &m);
     assert_true(m.n_pages == 2 && m.n_loads == 2);
