@@ -179,9 +179,9 @@ static enum hr_status check_dataset(const char *name, struct hr_err *err) {
     if (name == NULL)
         return hr_err_set(err, HR_ERR_CONFIG, "\"dataset\" (the job's name) is missing");
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    if (name[0] == '.' || strspn(name, plain) != len || len > DATASET_NAME_MAX)
+    if (len == 0 || name[0] == '.' || strspn(name, plain) != len || len > DATASET_NAME_MAX)
         return hr_err_set(err, HR_ERR_CONFIG,
-                          "\"dataset\" must be a plain name of at most %d letters, digits and ._-, "
+                          "\"dataset\" must be a plain name of 1 to %d letters, digits and ._-, "
                           "not beginning with a dot",
                           DATASET_NAME_MAX);
     return HR_OK;

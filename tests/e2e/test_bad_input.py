@@ -223,6 +223,7 @@ def test_a_missing_manifest_is_refused(headrace, tmp_path, tiny):
     ({"shards": ["gone.jsonl"]}, ["gone.jsonl", "No such file"]),
     ({"shards": ["gone-*.jsonl"]}, ["gone-*.jsonl"]),
     ({"dataset": "../x"}, ["plain name"]),
+    ({"dataset": ""}, ['"dataset"', "plain name"]),
     ({"prompt": "{a"}, ["prompt"]),
 ])
 def test_a_wrong_manifest_is_refused_by_name(job, change, words):
