@@ -280,7 +280,7 @@ FILTER(f_filesizeformat) {
         return jj_str_copy(r, text, strlen(text));
     }
     int i = 0;
-    for (; i < 7 && v.f >= unit * base; i++) unit *= base;
+    for (; i < 7 && !(v.f < unit * base); i++) unit *= base; /* nan goes to the end */
     snprintf(text, sizeof text, "%.1f %s", v.f / unit, prefixes[binary][i]);
     return jj_str_copy(r, text, strlen(text));
 }

@@ -185,7 +185,7 @@ static void fields_and_numbers_are_pythons(void **state) {
     renders("{{ (-0.5)|round(0, 'ceil') }} {{ (-0.1)|filesizeformat }} {{ (10 ** 25) ** -1 }}",
             "0.0 0 Bytes 9.999999999999999e-26");
     renders("{{ ' a  b '.split(none, 1) }} {{ ' a  b '.rsplit(none, 1) }}", "['a', 'b '] [' a', 'b']");
-    renders("{{ 'aBǅ'.swapcase() }} {{ '%%|%s' % 1 }}", "Abǅ %|1");
+    renders("{{ 'aBǅ'.swapcase() }} {{ '%%|%s' % 1 }} {{ 'nan'|float|filesizeformat }}", "Abǅ %|1 nan YB");
     renders("{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.pos }}", "121");
     renders("{{ ('<'|e)|list }} {{ ('<'|e)|first is escaped }} {{ ('<'|e)|last is escaped }}",
             "['&', 'l', 't', ';'] False True");
