@@ -55,7 +55,8 @@ enum hr_finish {
 /* Bytes at the front of a completion in which stop strings are not looked for. They lie between `open`, which
  * comes first but for white space (blank, tab, LF, CR), and `close`; or begin with the completion, when
  * `begun` (an `open` that comes first all the same is not one of them). Here hidden tokens count with their
- * bytes. close NULL: there is no such thing. */
+ * bytes where these go on with a tag or begin one, and are passed over elsewhere. close NULL: there is no such
+ * thing. */
 struct hr_preface {
     const char *open, *close;
     size_t open_len, close_len; /* > 0 */

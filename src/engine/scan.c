@@ -3,8 +3,9 @@
  * scan: the stages of a completion's bytes; see scan.h.
  *
  * FRONT: it is open whether there is a preface. PREFACE: in it, looking for its end. ANSWER: behind it, or
- * there is none; stop strings are looked for. In the first two hidden tokens count with their bytes (a
- * model's tags are often such tokens), in the last they do not. */
+ * there is none; stop strings are looked for. In the first two a hidden token counts with its bytes where
+ * they go on with a tag or begin one (a model's tags are often such tokens); elsewhere it is passed over, for
+ * it is not in the text whose reader sees the tag. In the last hidden tokens do not count. */
 #include "engine/scan.h"
 
 #include <stdlib.h>
@@ -62,12 +63,17 @@ void hr_scan_init(struct hr_scan *s, const struct hr_request *r, const struct hr
     }
     size_t keep = r->preface.close && r->preface.close_len > s->stop_len_max ? r->preface.close_len
                                                                              : s->stop_len_max;
-    if (keep > 0) s->tail = hr_xmalloc(keep + longest_token(bytes));
+    if (keep > 0) {
+        size_t n = keep + longest_token(bytes);
+        s->tail = hr_xmalloc(n);
+        s->tail_hidden = hr_xmalloc(n * sizeof *s->tail_hidden);
+    }
     restart(s, r->preface.close ? HR_SCAN_FRONT : HR_SCAN_ANSWER);
 }
 
 void hr_scan_finish(struct hr_scan *s) {
     free(s->tail);
+    free(s->tail_hidden);
     *s = (struct hr_scan){0};
 }
 
@@ -80,12 +86,14 @@ static size_t strip(struct hr_scan *s, const struct piece *t) {
 }
 
 /* Appends bytes to the tail, of which `keep` older ones stay: more cannot be part of a new match. */
-static void push_tail(struct hr_scan *s, size_t keep, const char *p, size_t len) {
+static void push_tail(struct hr_scan *s, size_t keep, const char *p, size_t len, bool hidden) {
     if (s->tail_len > keep) {
         memmove(s->tail, s->tail + s->tail_len - keep, keep);
+        memmove(s->tail_hidden, s->tail_hidden + s->tail_len - keep, keep * sizeof *s->tail_hidden);
         s->tail_len = keep;
     }
     memcpy(s->tail + s->tail_len, p, len);
+    for (size_t i = 0; i < len; i++) s->tail_hidden[s->tail_len + i] = hidden;
     s->tail_len += len;
 }
 
@@ -94,49 +102,60 @@ static bool is_space(char c) {
 }
 
 /* True when the preface's first tag is complete, *from bytes of this token included. *is_none: it cannot be
- * there any more. */
+ * there any more; so too when a hidden token is the end of a preface that the prompt has begun. */
 static bool match_open(struct hr_scan *s, const struct piece *t, size_t *from, bool *is_none) {
     const struct hr_preface *q = &s->request->preface;
+    size_t n_open = s->n_open;
     for (*from = 0; *from < t->len; ++*from) {
         char c = t->p[*from];
-        if (s->n_open == 0 && is_space(c)) continue;
-        *is_none = c != q->open[s->n_open];
-        if (*is_none) return false;
-        if (++s->n_open < q->open_len) continue;
+        if (n_open == 0 && is_space(c)) continue;
+        if (c != q->open[n_open]) {
+            *is_none = !t->hidden || (q->begun && memmem(t->p, t->len, q->close, q->close_len));
+            return false;
+        }
+        if (++n_open < q->open_len) continue;
         ++*from;
         s->stage = HR_SCAN_PREFACE;
         s->preface_begin = s->n_bytes - (t->hidden ? 0 : (int64_t)(t->len - *from));
         s->tail_len = 0;
         return true;
     }
+    s->n_open = n_open;
     return false;
 }
 
-/* The place in n_bytes that lies `back` bytes, hidden tokens' bytes among them, before the end of token i. */
-static int64_t place_before(const struct hr_scan *s, int i, size_t back) {
+/* The place in n_bytes of the tail's byte i. */
+static int64_t place_in_tail(const struct hr_scan *s, size_t i) {
     int64_t place = s->n_bytes;
-    for (; back > 0; i--) {
-        struct piece t = piece_of(s, i);
-        size_t n = t.len < back ? t.len : back;
-        if (!t.hidden) place -= (int64_t)n;
-        back -= n;
-    }
+    for (; i < s->tail_len; i++) place -= !s->tail_hidden[i];
     return place;
 }
 
-/* True when the preface ends in token i, whose first *from bytes (before: already taken; after: too) are
- * not of the answer. */
-static bool match_close(struct hr_scan *s, int i, const struct piece *t, size_t *from) {
+/* Does the tail end in a beginning of the last tag? */
+static bool ends_in_close(const struct hr_scan *s) {
     const struct hr_preface *q = &s->request->preface;
-    push_tail(s, q->close_len - 1, t->p + *from, t->len - *from);
+    size_t n = q->close_len - 1 < s->tail_len ? q->close_len - 1 : s->tail_len;
+    while (n > 0 && memcmp(s->tail + s->tail_len - n, q->close, n) != 0) n--;
+    return n > 0;
+}
+
+/* True when the preface ends in this token, whose first *from bytes (before: already taken; after: too) are
+ * not of the answer. */
+static bool match_close(struct hr_scan *s, const struct piece *t, size_t *from) {
+    const struct hr_preface *q = &s->request->preface;
+    size_t n = t->len - *from;
+    push_tail(s, q->close_len - 1, t->p + *from, n, t->hidden);
     const char *at = memmem(s->tail, s->tail_len, q->close, q->close_len);
-    if (!at) return false;
-    size_t back = s->tail_len - (size_t)(at - s->tail), rest = back - q->close_len;
-    s->preface_end = place_before(s, i, back);
-    s->answer_begin = place_before(s, i, rest);
+    if (!at) {
+        if (t->hidden && !ends_in_close(s)) s->tail_len -= n;
+        return false;
+    }
+    size_t begin = (size_t)(at - s->tail), end = begin + q->close_len;
+    s->preface_end = place_in_tail(s, begin);
+    s->answer_begin = place_in_tail(s, end);
     s->stage = HR_SCAN_ANSWER;
+    *from = t->len - (s->tail_len - end);
     s->tail_len = 0;
-    *from = t->len - rest;
     return true;
 }
 
@@ -144,7 +163,7 @@ static bool match_close(struct hr_scan *s, int i, const struct piece *t, size_t 
 static bool match_stop(struct hr_scan *s, const char *p, size_t len) {
     const struct hr_request *r = s->request;
     if (s->stop_len_max == 0 || len == 0) return false;
-    push_tail(s, s->stop_len_max - 1, p, len);
+    push_tail(s, s->stop_len_max - 1, p, len, false);
     size_t begin = 0;
     for (int i = 0; i < r->n_stop; i++) {
         const char *at = memmem(s->tail, s->tail_len, r->stop[i], r->stop_len[i]);
@@ -177,7 +196,7 @@ bool hr_scan_push(struct hr_scan *s, int i) {
         n_stripped = strip(s, &t);
     }
     if (s->stage == HR_SCAN_FRONT && !match_open(s, &t, &from, &is_none)) return is_none && decide(s, i + 1);
-    if (s->stage == HR_SCAN_PREFACE && !match_close(s, i, &t, &from)) return false;
+    if (s->stage == HR_SCAN_PREFACE && !match_close(s, &t, &from)) return false;
     if (t.hidden) return false;
     if (from < n_stripped) from = n_stripped;
     return match_stop(s, t.p + from, t.len - from);

@@ -22,6 +22,7 @@ struct hr_scan {
     int n_strip; /* bytes that may still be stripped from the front */
     size_t n_open; /* FRONT: bytes of preface.open that are there */
     char *tail;    /* owned: the last bytes, as many as a match may still need */
+    bool *tail_hidden; /* owned: which of them are of hidden tokens */
     size_t tail_len, stop_len_max;
     int64_t n_bytes; /* of the tokens so far, without hidden ones */
     int64_t preface_begin, preface_end, answer_begin; /* as in struct hr_event; begin -1: no preface */

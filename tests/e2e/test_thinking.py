@@ -9,7 +9,7 @@ import json
 import pytest
 
 from jobdir import DONE, USAGE, Job
-from tinymodel import STOP, byte_ids, chain, chain_model, change_json
+from tinymodel import END, START, STOP, byte_ids, chain, chain_model, change_json
 
 OPEN, CLOSE, MORE = 259, 260, 261
 TAGS = ["<think>", "</think>", "\n<think>\nx"]
@@ -48,6 +48,14 @@ def test_the_model_opens_the_tag(headrace, tmp_path, special):
     assert row["completion_token_ids"] == [OPEN, *byte_ids("ab c"), CLOSE, *byte_ids("de"), STOP]
     assert row["usage"]["completion_tokens"] == 9
     assert list(row)[4:6] == ["reasoning", "response"]
+
+
+def test_special_tokens_before_a_tag_and_in_one_are_passed_over(headrace, tmp_path):
+    model = thinker(tmp_path / "m", "\n", START, OPEN, "ab c", END, CLOSE, "de", STOP)
+    assert parts(answer(headrace, tmp_path / "a", model, stop="b")) == ("ab c", "de", "stop", None)
+    model = chain_model(tmp_path / "n", {**chain("0<t", START, "h>ab", END, "/c"), **chain("cDE", STOP)})
+    split = {"chat": False, "thinking": {"open": "<th>", "close": "b/c"}}
+    assert parts(answer(headrace, tmp_path / "b", model, "0", split)) == ("a", "DE", "stop", None)
 
 
 @pytest.mark.parametrize("special", [False, True], ids=["text", "special"])

@@ -230,37 +230,99 @@ static void without_a_tag_at_the_front_there_is_no_preface(void **state) {
     expect_preface(&e, -1, 0, 0, 0);
 }
 
-/* The same by looking at all bytes at once. Returns whether a stop string is there. */
+static void hidden_tokens_that_are_no_tag_are_passed_over(void **state) {
+    struct hr_event e = THINK(false, "a", T_HIDDEN_A, T_OPEN, T_A, T_CLOSE, T_A); /* before it */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, 3, 4, 8, 8);
+    e = THINK(false, "a", T_HIDDEN_A, T_HIDDEN_OPEN, T_A, T_HIDDEN_CLOSE, T_A);
+    expect_preface(&e, 0, 1, 1, 1);
+    e = THINK(false, "a", T_LT, T_HIDDEN_A, T_T, T_GT, T_A, T_LT, T_SLASH, T_HIDDEN_A, T_T, T_GT, T_A); /* inside */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, 3, 4, 8, 8);
+    e = THINK(true, "a", T_HIDDEN_A, T_HIDDEN_CLOSE, T_OPEN, T_A); /* the prompt's is closed before another opens */
+    assert_int_equal(e.finish, HR_FINISH_STOP_STRING);
+    expect_preface(&e, 0, 0, 0, 3);
+    e = THINK(false, NULL, T_HIDDEN_A, T_A, T_OPEN, T_A);
+    expect_preface(&e, -1, 0, 0, 5);
+}
+
+/* The same by looking at all bytes at once. */
+struct looked {
+    char text[512]; /* without hidden tokens */
+    char all[512];  /* what counts for tags */
+    int at[513];    /* the place in text of each byte of all */
+    int n_all, n_text;
+};
+
+static void look_add(struct looked *l, const char *s, bool hidden) {
+    for (; *s; s++) {
+        l->at[l->n_all] = l->n_text;
+        l->all[l->n_all++] = *s;
+        if (!hidden) l->text[l->n_text++] = *s;
+    }
+    l->at[l->n_all] = l->n_text;
+    l->all[l->n_all] = l->text[l->n_text] = 0;
+}
+
+static bool begins_with(const char *s, const char *begin) {
+    return strncmp(s, begin, strlen(begin)) == 0;
+}
+
+/* Do these bytes hold the closing tag or end in a beginning of it? */
+static bool has_close(const char *s) {
+    bool has = strstr(s, "</t>");
+    for (size_t n = 1; n < 4 && n <= strlen(s); n++) has = has || strncmp(s + strlen(s) - n, "</t>", n) == 0;
+    return has;
+}
+
+/* Returns whether a stop string is there. */
 static bool look(const int32_t *ids, int n, bool at_end, bool begun, const char *const *stop, int n_stop,
                  struct hr_event *e) {
-    char all[512], text[512];
-    int at[513], n_all = 0, n_text = 0, from = 0;
-    for (int i = 0; i < n; i++)
-        for (const char *p = tag_tokens[ids[i]]; *p; p++) {
-            at[n_all] = n_text;
-            all[n_all++] = *p;
-            if (!tag_hidden[ids[i]]) text[n_text++] = *p;
+    struct looked l = {0};
+    bool open = false, none = false;
+    int from = 0;
+    for (int i = 0; i < n && !open && !none; i++) { /* the front: is there a tag? */
+        struct looked more = l;
+        bool hidden = tag_hidden[ids[i]];
+        look_add(&more, tag_tokens[ids[i]], hidden);
+        const char *front = more.all + strspn(more.all, "\n");
+        open = begins_with(front, "<t>");
+        if (open) from = (int)(front - more.all) + 3;
+        bool fits = open || begins_with("<t>", front);
+        none = !fits && (!hidden || (begun && strstr(tag_tokens[ids[i]], "</t>")));
+        if (fits || !hidden) l = more;
+    }
+    none = none || (at_end && !open);
+    l = (struct looked){0};
+    for (int i = 0, done = 0; i < n; i++) { /* and again, as it is known now */
+        struct looked more = l;
+        bool hidden = tag_hidden[ids[i]];
+        look_add(&more, tag_tokens[ids[i]], hidden);
+        const char *front = more.all + strspn(more.all, "\n");
+        bool in_front = open && !done, counts = !hidden || has_close(more.all + from);
+        if (in_front) counts = !hidden || begins_with(front, "<t>") || begins_with("<t>", front);
+        if (in_front && begins_with(front, "<t>")) {
+            done = 1;
+            if (hidden && !has_close(more.all + from)) more.all[more.n_all = from] = 0;
         }
-    at[n_all] = n_text;
-    all[n_all] = text[n_text] = 0;
-    *e = (struct hr_event){.n_bytes = n_text, .stop_index = -1};
-    int skip = (int)strspn(all, "\n");
-    if (strncmp(all + skip, "<t>", 3) == 0) e->has_preface = true, from = skip + 3;
-    else if (!at_end && strncmp(all + skip, "<t>", strlen(all + skip)) == 0) return false;
-    else e->has_preface = begun;
+        if (counts) l = more;
+    }
+    *e = (struct hr_event){.n_bytes = l.n_text, .stop_index = -1};
+    if (!open && !none) return false;
+    e->has_preface = open || begun;
     if (e->has_preface) {
-        const char *close = strstr(all + from, "</t>");
-        e->preface_begin = at[from];
-        e->preface_end = close ? at[close - all] : n_text;
-        e->answer_begin = close ? at[close - all + 4] : n_text;
+        const char *close = strstr(l.all + from, "</t>");
+        e->preface_begin = l.at[from];
+        e->preface_end = close ? l.at[close - l.all] : l.n_text;
+        e->answer_begin = close ? l.at[close - l.all + 4] : l.n_text;
         if (!close) return false;
     }
     const char *first = NULL;
     for (int i = 0; i < n_stop; i++) {
-        const char *hit = strstr(text + e->answer_begin, stop[i]);
+        const char *hit = strstr(l.text + e->answer_begin, stop[i]);
         if (hit && (!first || hit < first)) first = hit, e->stop_index = i;
     }
-    if (first) e->n_bytes = first - text;
+    if (first) e->n_bytes = first - l.text;
     return first;
 }
 
@@ -362,6 +424,7 @@ int main(void) {
         cmocka_unit_test(what_is_no_text_matches_no_stop_string),
         cmocka_unit_test(stop_strings_wait_for_the_end_of_the_preface),
         cmocka_unit_test(hidden_tags_add_no_bytes),
+        cmocka_unit_test(hidden_tokens_that_are_no_tag_are_passed_over),
         cmocka_unit_test(a_preface_that_never_ends_is_all_there_is),
         cmocka_unit_test(without_a_tag_at_the_front_there_is_no_preface),
         cmocka_unit_test(random_tokens_end_where_all_their_bytes_say),
