@@ -274,31 +274,29 @@ static enum hr_status read_tools(struct hr_record *r, const struct hr_jval *valu
     return st;
 }
 
-static bool is_list_of_objects(const struct hr_jval *v) {
+/* Documents are a list of objects, which may be empty: the row then has none, whatever the manifest has. What is
+ * no list is not meant for a template, and is carried. */
+static enum hr_status read_documents(struct hr_record *r, const struct hr_fields *fields, struct hr_err *err) {
+    struct hr_field *docs = hr_fields_find(fields, "documents", 9);
     struct hr_jiter it = {0};
     struct hr_jval one;
-    int n = 0;
-    if (v->type != HR_JARRAY) return false;
-    for (; hr_jscan_next(v, &it, NULL, &one); n++)
-        if (one.type != HR_JOBJECT) return false;
-    return n > 0;
+    if (docs == NULL || docs->used || docs->value.type != HR_JARRAY) return HR_OK;
+    docs->used = true;
+    while (hr_jscan_next(&docs->value, &it, NULL, &one))
+        if (one.type != HR_JOBJECT) return wrong_type("a document in field \"documents\"", "an object", &one, err);
+    append_raw(&r->documents_json, &docs->value);
+    return HR_OK;
 }
 
-/* Documents are a list of objects; a field of that name that holds anything else is not meant for a template
- * and is carried. Template variables have a name that means nothing else, so there a wrong type is a mistake. */
+/* Template variables have a name that means nothing else, so a wrong type is a mistake. */
 static enum hr_status read_template_fields(struct hr_record *r, const struct hr_fields *fields,
                                            struct hr_err *err) {
-    struct hr_field *docs = hr_fields_find(fields, "documents", 9);
     struct hr_field *vars = hr_fields_find(fields, "chat_template_kwargs", 20);
     struct hr_jiter it = {0};
     struct hr_jval key, value;
     struct hr_buf name = {0};
     enum hr_status st = HR_OK;
     int n = 0;
-    if (docs != NULL && !docs->used && is_list_of_objects(&docs->value)) {
-        docs->used = true;
-        append_raw(&r->documents_json, &docs->value);
-    }
     if (vars == NULL || vars->used) return HR_OK;
     vars->used = true;
     if (vars->value.type == HR_JNULL) return HR_OK;
@@ -329,7 +327,8 @@ static enum hr_status read_options(struct hr_record *r, const struct hr_manifest
         enum hr_status st = read_tools(r, &tools->value, err);
         if (st < 0) return st;
     }
-    enum hr_status st = m->chat ? read_template_fields(r, fields, err) : HR_OK;
+    enum hr_status st = m->chat ? read_documents(r, fields, err) : HR_OK;
+    if (!st && m->chat) st = read_template_fields(r, fields, err);
     if (st < 0) return st;
     for (size_t i = 0; i < fields->n; i++) {
         struct hr_field *f = &fields->v[i];

@@ -32,7 +32,8 @@ def ask(i, **more):
 
 def test_a_rows_variables_win_over_the_manifests(headrace, tmp_path, tiny):
     rows = [ask(0), ask(1, chat_template_kwargs={"enable_thinking": True}), ask(2, chat_template_kwargs=None),
-            ask(3, tools=[TOOL]), ask(4, documents=[{"title": "a"}, {"title": "b"}])]
+            ask(3, tools=[TOOL]), ask(4, documents=[{"title": "a"}, {"title": "b"}]), ask(5, documents=[]),
+            ask(6, documents=None)]
     job, text = seen(headrace, tmp_path, tiny, rows,
                      template_vars={"enable_thinking": False, "documents": [{"title": "m"}]})
     assert text[0] == "|1|False|hi" and text[1] == "|1|True|hi" and text[2] == "|1|False|hi"
@@ -40,6 +41,8 @@ def test_a_rows_variables_win_over_the_manifests(headrace, tmp_path, tiny):
     by_id = job.by_id()
     assert by_id[1]["chat_template_kwargs"] == {"enable_thinking": True} and by_id[1]["metadata"] == {}
     assert by_id[4]["documents"] == [{"title": "a"}, {"title": "b"}]
+    assert text[5] == "|0|False|hi" and by_id[5]["documents"] == [] and by_id[5]["metadata"] == {}
+    assert text[6] == "|1|False|hi" and by_id[6]["metadata"] == {"documents": None}
     assert "chat_template_kwargs" not in by_id[2] and "documents" not in by_id[0]
 
 
@@ -50,10 +53,10 @@ def test_a_manifests_tools_serve_rows_without_their_own(headrace, tmp_path, tiny
 
 
 def test_a_field_named_documents_of_another_kind_is_carried(headrace, tmp_path, tiny):
-    rows = [ask(0, documents="a.pdf"), ask(1, documents=["a.pdf"]), ask(2, documents=[]), ask(3, documents=None)]
+    rows = [ask(0, documents="a.pdf"), ask(1, documents={"title": "a"}), ask(2, documents=None)]
     job, text = seen(headrace, tmp_path, tiny, rows)
     assert set(text.values()) == {"|0|unset|hi"}
-    assert [job.by_id()[i]["metadata"] for i in range(4)] == [{"documents": r["documents"]} for r in rows]
+    assert [job.by_id()[i]["metadata"] for i in range(3)] == [{"documents": r["documents"]} for r in rows]
 
 
 def test_variables_are_part_of_what_is_asked(headrace, tmp_path, tiny):
@@ -64,6 +67,15 @@ def test_variables_are_part_of_what_is_asked(headrace, tmp_path, tiny):
     job, text = seen(headrace, tmp_path, tiny, rows)
     assert len(text) == 4  # the last asks what the first one does
     assert sorted(r.get("occurrence", 0) for r in job.rows()) == [0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("bad", [["a.pdf"], [{"title": "a"}, 5], [None], [[]]])
+def test_a_document_that_is_no_object_rejects_the_row(headrace, tmp_path, tiny, bad):
+    job = Job(headrace, tmp_path, tiny, [ask(0, documents=bad), ask(1)], sampling={"max_tokens": 2},
+              template_vars={"documents": [{"title": "m"}]})
+    job.run(code=REJECTS)
+    assert set(job.by_id()) == {1}
+    assert 'a document in field "documents" must be an object, not ' in job.rejects()[0]["reason"]
 
 
 @pytest.mark.parametrize("bad,said", [([1], "must be an object"), ("x", "must be an object"),
