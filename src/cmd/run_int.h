@@ -100,8 +100,9 @@ struct dataset {
     int64_t n_lines;                       /* the serial worker's: rows of the input taken so far */
     int64_t n_met;                         /* the same, as far as the loop has heard of it */
     struct hr_store_totals before;         /* totals when the run began */
-    struct tm now;                         /* what strftime_now says, over all runs */
-    bool has_now;
+    char *now_text;                        /* what strftime_now says, over all runs; owned */
+    struct tm now;                         /* the same, taken apart */
+    bool is_new;         /* no sample was done, begun or rejected before this run */
     bool mixed_numerics; /* some rows were computed with other bits, which was allowed */
     int64_t expected_tokens; /* of a row's answer, before this run; 0: nobody knows */
     struct hr_budget budget;

@@ -206,7 +206,7 @@ static enum hr_status prepare(struct intake *in, struct row *row, struct hr_err 
     struct dataset *ds = in->ds;
     const struct hr_model_config *cfg = hr_model_file_config(r->mf);
     enum hr_status st = hr_cmd_prompt_make(&row->prompt, &row->record, ds->m, &ds->sampling, &r->text,
-                                       cfg->n_ctx, cfg->n_vocab, ds->has_now ? &ds->now : NULL, reason);
+                                       cfg->n_ctx, cfg->n_vocab, &ds->now, reason);
     if (st) return st;
     int64_t need = (int64_t)row->prompt.ids.len + row->prompt.max_tokens;
     int64_t have = (int64_t)r->engine_opts.n_pages * HR_PAGE_TOKENS;

@@ -276,6 +276,10 @@ static void add_stops(struct settings *s, const struct hr_sampling_spec *sp) {
     hr_buf_finish(&ids);
 }
 
+static void finish_settings(struct settings *s) {
+    for (int i = 0; i < s->n; i++) hr_buf_finish(&s->values[i]);
+}
+
 /* What makes the rows of a file one population. Not speed, not caps or limits, not n (more samples of
  * the same rows are welcome). */
 static void fill_settings(const struct run *r, struct dataset *ds, struct settings *s) {
@@ -309,44 +313,39 @@ static void fill_settings(const struct run *r, struct dataset *ds, struct settin
 /* The bits of a row depend on instruction set and precision; a file shall hold one kind. That it holds more,
  * which was allowed, is remembered for the canaries: half a row in the journal may be of another kind. */
 static enum hr_status check_numerics(struct run *r, struct dataset *ds, struct hr_err *err) {
-    struct hr_buf was = {0};
+    struct hr_buf was = {0}, mixed = {0};
+    if (ds->is_new) return HR_OK;
     enum hr_status st = hr_store_get_fact(ds->store, "numerics", &was, err);
-    if (st == HR_ERR_NOTFOUND) st = hr_store_set_fact(ds->store, "numerics", r->be->numerics, err);
-    else if (!st && strcmp(hr_buf_cstr(&was), r->be->numerics) != 0) {
-        if (r->opts.allow_mixed_numerics) {
-            hr_warn("%s: earlier rows were computed with %s, these with %s", ds->m->dataset,
-                    hr_buf_cstr(&was), r->be->numerics);
-            st = hr_store_set_fact(ds->store, "numerics_mixed", "1", err);
-        } else
-            st = hr_err_set(err, HR_ERR_CONFIG,
-                            "%s: the rows so far were computed with %s, this machine and these flags mean "
-                            "%s, whose rows differ in bits; --allow-mixed-numerics accepts that",
-                            ds->dir, hr_buf_cstr(&was), r->be->numerics);
-    }
-    if (!st) {
-        hr_buf_clear(&was);
-        st = hr_store_get_fact(ds->store, "numerics_mixed", &was, err);
-        ds->mixed_numerics = !st;
-        if (st == HR_ERR_NOTFOUND) st = HR_OK;
-    }
+    bool differs = !st && strcmp(hr_buf_cstr(&was), r->be->numerics) != 0;
+    if (differs && !r->opts.allow_mixed_numerics)
+        st = hr_err_set(err, HR_ERR_CONFIG,
+                        "%s: the rows so far were computed with %s, this machine and these flags mean %s, whose "
+                        "rows differ in bits; --allow-mixed-numerics accepts that",
+                        ds->dir, hr_buf_cstr(&was), r->be->numerics);
+    else if (differs)
+        hr_warn("%s: earlier rows were computed with %s, these with %s", ds->m->dataset, hr_buf_cstr(&was),
+                r->be->numerics);
+    if (!st) st = hr_store_get_fact(ds->store, "numerics_mixed", &mixed, err);
+    if (st == HR_ERR_NOTFOUND) st = HR_OK;
+    ds->mixed_numerics = differs || (mixed.len && strcmp(hr_buf_cstr(&mixed), "0") != 0);
     hr_buf_finish(&was);
+    hr_buf_finish(&mixed);
     return st;
 }
 
 /* The clock that templates see is the first run's, so that a resumed run renders the same prompts. */
-static enum hr_status pin_now(struct run *r, struct dataset *ds, struct hr_err *err) {
+static enum hr_status choose_now(struct run *r, struct dataset *ds, struct hr_err *err) {
     struct hr_buf was = {0};
     char now[25];
     hr_clock_iso(now);
-    enum hr_status st = hr_store_get_fact(ds->store, "now", &was, err);
-    const char *use = st ? r->opts.now ? r->opts.now : now : hr_buf_cstr(&was);
-    if (!st && r->opts.now && strcmp(use, r->opts.now) != 0)
+    const char *use = r->opts.now ? r->opts.now : now;
+    enum hr_status st = ds->is_new ? HR_ERR_NOTFOUND : hr_store_get_fact(ds->store, "now", &was, err);
+    if (!st && r->opts.now && strcmp(hr_buf_cstr(&was), r->opts.now) != 0)
         st = hr_err_set(err, HR_ERR_CONFIG, "%s: --now %s, but the first run's prompts were rendered at %s",
-                        ds->dir, r->opts.now, use);
-    else if (!st) st = hr_cmd_parse_now(use, &ds->now, err);
-    else if (st == HR_ERR_NOTFOUND && !(st = hr_cmd_parse_now(use, &ds->now, err)))
-        st = hr_store_set_fact(ds->store, "now", use, err);
-    ds->has_now = !st;
+                        ds->dir, r->opts.now, hr_buf_cstr(&was));
+    if (was.len) use = hr_buf_cstr(&was);
+    if (!st || st == HR_ERR_NOTFOUND) st = hr_cmd_parse_now(use, &ds->now, err);
+    ds->now_text = hr_xstrdup(use);
     hr_buf_finish(&was);
     return st;
 }
@@ -469,40 +468,50 @@ static void seed_budget(void *arg, int completion_tokens, int64_t n_rows) {
     hr_budget_rows(arg, completion_tokens, n_rows);
 }
 
+/* Opens what is there and compares; what it finds torn is mended, but nothing says that a run has begun. */
 static enum hr_status open_store(struct run *r, struct dataset *ds, struct hr_err *err) {
+    struct settings s = {0};
+    enum hr_status st;
+    int64_t cap = r->opts.cap >= 0 ? r->opts.cap : ds->m->max_tokens_per_dataset;
+    struct hr_store_opts o = {
+        .dir = ds->dir, .state_path = r->opts.state, .stop = (const volatile bool *)&r->give_up};
+    fill_settings(r, ds, &s);
+    make_dirs(ds->dir);
+    hr_budget_init(&ds->budget, cap);
+    if ((st = hr_store_open(&o, &ds->store, &ds->recovery, err)) ||
+        (st = hr_store_check(ds->store, s.list, s.n, &ds->is_new, err)) || (st = check_numerics(r, ds, err)) ||
+        (st = choose_now(r, ds, err)) || (st = hr_store_totals(ds->store, &ds->before, err)) ||
+        (cap > 0 && (st = hr_store_lengths(ds->store, seed_budget, &ds->budget, err))) ||
+        (st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err)))
+        goto out;
+    ds->rows_done = ds->before.rows_done;
+    ds->rows_length = ds->before.rows_length;
+    ds->rows_repetitive = ds->before.rows_repetitive;
+    ds->rejects = r->opts.retry_rejects ? 0 : ds->before.rejects;
+out:
+    finish_settings(&s);
+    return st;
+}
+
+/* Nothing is refused any more: the store hears what this run is. */
+static enum hr_status begin_store(struct run *r, struct dataset *ds, struct hr_err *err) {
     struct settings s = {0};
     char host[64] = "?";
     enum hr_status st;
     gethostname(host, sizeof host - 1);
     fill_settings(r, ds, &s);
-    int64_t cap = r->opts.cap >= 0 ? r->opts.cap : ds->m->max_tokens_per_dataset;
-    struct hr_store_opts o = {
-        .dir = ds->dir, .state_path = r->opts.state, .stop = (const volatile bool *)&r->give_up};
-    make_dirs(ds->dir);
-    hr_budget_init(&ds->budget, cap);
-    if ((st = hr_store_open(&o, &ds->store, &ds->recovery, err)) ||
-        (st = hr_store_bind(ds->store, s.list, s.n, err)) || (st = check_numerics(r, ds, err)) ||
-        (st = pin_now(r, ds, err)) ||
-        (r->opts.retry_rejects && (st = hr_store_forget_rejects(ds->store, err))) ||
-        (st = hr_store_totals(ds->store, &ds->before, err)) ||
-        (cap > 0 && (st = hr_store_lengths(ds->store, seed_budget, &ds->budget, err))) ||
-        (st = hr_store_begin_run(ds->store, hr_version(), host, err)) ||
-        (st = hr_shard_open(ds->m->shards, ds->m->n_shards, &ds->reader, err))) {
-        log_damage(ds);
-        goto out;
+    if (!(st = hr_store_bind(ds->store, s.list, s.n, err)) &&
+        !(ds->is_new && (st = hr_store_set_fact(ds->store, "numerics", r->be->numerics, err))) &&
+        !(st = hr_store_set_fact(ds->store, "numerics_mixed", ds->mixed_numerics ? "1" : "0", err)) &&
+        !(st = hr_store_set_fact(ds->store, "now", ds->now_text, err)) &&
+        !(r->opts.retry_rejects && (st = hr_store_forget_rejects(ds->store, err))) &&
+        !(st = hr_store_begin_run(ds->store, hr_version(), host, err))) {
+        open_runlog(r, ds, &s);
+        run_set_fact(ds, "cap", ds->budget.cap);
+        run_set_fact(ds, "capped", 0); /* an earlier run's word */
+        run_set_fact(ds, "over_cap", 0);
     }
-    ds->rows_done = ds->before.rows_done;
-    ds->rows_length = ds->before.rows_length;
-    ds->rows_repetitive = ds->before.rows_repetitive;
-    ds->rejects = ds->before.rejects;
-    open_runlog(r, ds, &s);
-    log_damage(ds); /* in run.log, too */
-    log_taken_over(ds);
-    run_set_fact(ds, "cap", ds->budget.cap);
-    run_set_fact(ds, "capped", 0); /* an earlier run's word */
-    run_set_fact(ds, "over_cap", 0);
-out:
-    for (int i = 0; i < s.n; i++) hr_buf_finish(&s.values[i]);
+    finish_settings(&s);
     return st;
 }
 
@@ -526,14 +535,18 @@ static void log_thinking(const struct dataset *ds) {
 }
 
 enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
+    enum hr_status st = HR_OK;
     r->runlog = hr_runlog_create();
-    for (int i = 0; i < r->n_datasets; i++) {
-        enum hr_status st = open_store(r, &r->datasets[i], err);
-        if (st) return st;
-    }
+    /* All are looked at before the first is written: a refusal leaves the others as they are, too. */
+    for (int i = 0; i < r->n_datasets && !st; i++) st = open_store(r, &r->datasets[i], err);
+    if (!st) st = know_lengths(r, err);
+    for (int i = 0; i < r->n_datasets && !st; i++) st = begin_store(r, &r->datasets[i], err);
+    for (int i = 0; i < r->n_datasets; i++) log_damage(&r->datasets[i]); /* in run.log, too, when it is open */
+    if (st) return st;
+    for (int i = 0; i < r->n_datasets; i++) log_taken_over(&r->datasets[i]);
     log_templates(r);
     for (int i = 0; i < r->n_datasets; i++) log_thinking(&r->datasets[i]);
-    return know_lengths(r, err);
+    return HR_OK;
 }
 
 /* ---- weights ------------------------------------------------------------------------------------ */
@@ -614,6 +627,7 @@ void run_close(struct run *r) {
         hr_sampling_spec_finish(&ds->sampling);
         hr_manifest_destroy(&ds->m);
         free(ds->dir);
+        free(ds->now_text);
     }
     free(r->datasets);
     hr_buf_finish(&r->suspects);

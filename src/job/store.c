@@ -365,26 +365,48 @@ static enum hr_status compare(struct hr_store *st, const struct hr_store_setting
     return code;
 }
 
-enum hr_status hr_store_bind(struct hr_store *st, const struct hr_store_setting *settings, int n,
-                             struct hr_err *err) {
+/* What has been made with the settings that are stored; NULL: nothing yet. */
+static enum hr_status what_is_held(struct hr_store *st, const char **what, struct hr_err *err) {
+    int64_t has[3] = {0};
+    bool found;
+    enum hr_status code = hr_db_get(st->db,
+                                    "SELECT EXISTS(SELECT 1 FROM done), EXISTS(SELECT 1 FROM journal),"
+                                    "EXISTS(SELECT 1 FROM rejects)",
+                                    HR_NO_ARGS, has, 3, &found, err);
+    if (!code) *what = has[0] ? "rows" : has[1] ? "unfinished rows" : has[2] ? "rejects" : NULL;
+    return code;
+}
+
+enum hr_status hr_store_check(struct hr_store *st, const struct hr_store_setting *settings, int n,
+                              bool *is_new, struct hr_err *err) {
     struct hr_buf diff = {0};
-    int n_stored;
+    const char *what = NULL;
+    int n_stored = 0;
     for (int i = 1; i < n; i++) HR_ASSERT(strcmp(settings[i - 1].key, settings[i].key) < 0);
     enum hr_status code = hr_store_batch_commit(st, err);
-    if (!code) code = compare(st, settings, n, &diff, &n_stored, err);
+    if (!code) code = what_is_held(st, &what, err);
+    if (!code && what) code = compare(st, settings, n, &diff, &n_stored, err);
     if (!code && n_stored > 0 && diff.len > 0)
         code = hr_err_set(err, HR_ERR_CONFIG,
-                          "%s holds rows made with other settings, which must not be mixed: %s",
-                          st->dir, hr_buf_cstr(&diff));
-    if (!code && n_stored == 0 && n > 0) {
-        code = hr_db_begin(st->db, true, err);
-        for (int i = 0; i < n && !code; i++)
-            code = hr_db_run(st->db, "INSERT INTO settings VALUES(?,?)",
-                             HR_ARGS(HR_TEXT(settings[i].key), HR_TEXT(settings[i].value)), err);
-        if (!code) code = hr_db_commit(st->db, err);
-        if (code) hr_db_rollback(st->db);
-    }
+                          "%s holds %s made with other settings, which must not be mixed: %s",
+                          st->dir, what, hr_buf_cstr(&diff));
+    if (!code) *is_new = what == NULL;
     hr_buf_finish(&diff);
+    return code;
+}
+
+enum hr_status hr_store_bind(struct hr_store *st, const struct hr_store_setting *settings, int n,
+                             struct hr_err *err) {
+    bool is_new;
+    enum hr_status code = hr_store_check(st, settings, n, &is_new, err);
+    if (!code) code = hr_db_begin(st->db, true, err);
+    if (code) return code;
+    code = hr_db_run(st->db, "DELETE FROM settings", HR_NO_ARGS, err);
+    for (int i = 0; i < n && !code; i++)
+        code = hr_db_run(st->db, "INSERT INTO settings VALUES(?,?)",
+                         HR_ARGS(HR_TEXT(settings[i].key), HR_TEXT(settings[i].value)), err);
+    if (!code) code = hr_db_commit(st->db, err);
+    if (code) hr_db_rollback(st->db);
     return code;
 }
 

@@ -42,11 +42,16 @@ HR_MUST_USE enum hr_status hr_store_open(const struct hr_store_opts *opts, struc
 void hr_store_close(struct hr_store **st);
 
 /* What all runs of a dataset must agree on, as sorted "key" = "value" texts ("sampling.temperature"
- * = "0.8"). The first call of a dataset stores them; later ones compare: HR_ERR_CONFIG lists every
- * key that differs with both values, and nothing is changed. */
+ * = "0.8"). */
 struct hr_store_setting {
     const char *key, *value;
 };
+/* Compares them with what is stored and changes nothing: HR_ERR_CONFIG lists every key that differs
+ * with both values. *is_new: no sample is done, begun or rejected, so any settings will do. */
+HR_MUST_USE enum hr_status hr_store_check(struct hr_store *st,
+                                          const struct hr_store_setting *settings, int n,
+                                          bool *is_new, struct hr_err *err);
+/* The same, and stores them. */
 HR_MUST_USE enum hr_status hr_store_bind(struct hr_store *st,
                                          const struct hr_store_setting *settings, int n,
                                          struct hr_err *err);

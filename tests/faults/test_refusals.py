@@ -69,6 +69,56 @@ def test_the_same_model_at_another_path_goes_on(half_done, tmp_path):
     assert n_lines(half_done) == 10
 
 
+def state_of(job, out="out"):
+    return job.status(out)["state"]
+
+
+def test_a_refused_start_leaves_a_finished_dataset_and_its_rejects_as_they_are(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, prompts(3) + [{"id": "bad"}])
+    job.run(*ARGS, code=REJECTS)
+    before, log = snapshot(job), job.path("run.log").read_bytes()
+    for flags in ((), ("--retry-rejects",)):
+        got = job.call(*ARGS, *flags, "--lengths-from", tmp_path / "typo")
+        assert got.returncode == USAGE and "--lengths-from" in got.stderr
+        assert snapshot(job) == before and job.path("run.log").read_bytes() == log
+        assert state_of(job) == "done" and len(job.rejects()) == 1
+    job.run(*ARGS, "--retry-rejects", code=REJECTS)
+    assert job.path("rejects.jsonl.1").exists() and job.status()["rejects"] == 1
+
+
+def test_a_refused_start_binds_a_new_dataset_to_nothing(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, prompts(3))
+    assert job.call(*ARGS, "--now", "2026-01-01", "--lengths-from", tmp_path / "typo").returncode == USAGE
+    assert state_of(job) == "never run"
+    job.run(*ARGS, "--temperature", 1, "--now", "2026-01-02", "--cpu-mask", 0)
+    assert n_lines(job) == 3
+    refused_now = job.call(*ARGS, "--temperature", 1, "--now", "2026-01-01", "--cpu-mask", 0)
+    assert refused_now.returncode == USAGE and "rendered at 2026-01-02" in refused_now.stderr
+
+
+def test_a_run_that_answered_nothing_binds_to_nothing(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, prompts(3))
+    job.run(*ARGS, "--limit", 0)
+    job.run(*ARGS, "--max-tokens", 2, "--cpu-mask", 0)
+    assert [r["usage"]["completion_tokens"] for r in job.rows()] == [2, 2, 2]
+    got = job.call(*ARGS, "--cpu-mask", 0)
+    assert got.returncode == USAGE and "sampling.max_tokens was 2, is now 20" in got.stderr
+
+
+def test_one_refused_dataset_leaves_the_others_as_they_are(headrace, tmp_path, tiny):
+    """The first of the three is finished, the second new; the third would be mixed."""
+    done, new, mixed = (Job(headrace, tmp_path, tiny, prompts(2), dataset=name) for name in ("a", "b", "c"))
+    done.run(*ARGS)
+    mixed.run(*ARGS)
+    mixed.write_manifest(output={"token_ids": True})
+    before = snapshot(done)
+    got = headrace("run", done.manifest, new.manifest, mixed.manifest, "--model", tiny, "--out", tmp_path / "out", *ARGS)
+    assert got.returncode == USAGE and "/c holds rows made with other settings" in got.stderr
+    assert snapshot(done) == before
+    assert [state_of(job) for job in (done, new, mixed)] == ["done", "never run", "done"]
+    new.run(*ARGS, "--seed", 7)
+
+
 def test_a_row_edited_under_its_old_id_is_refused(half_done):
     rows = prompts(10)
     rows[2]["prompt"] += " and more"

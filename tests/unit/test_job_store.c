@@ -601,16 +601,52 @@ static void other_settings_are_refused_by_name(void **state) {
         {"model", "m"}, {"sampling.temperature", "0"}, {"template", "t"}};
     struct hr_store_setting b[] = {
         {"model", "m"}, {"sampling.temperature", "1"}, {"tokenizer", "k"}};
+    bool is_new;
     assert_int_equal(hr_store_bind(st, a, 3, &err), HR_OK);
     assert_int_equal(hr_store_bind(st, a, 3, &err), HR_OK);
+    assert_int_equal(hr_store_begin_run(st, "0.1.0", "mill", NULL), HR_OK);
+    finish_row(st, see(st, "r0", "r0").row, "r0");
     assert_int_equal(hr_store_bind(st, b, 3, &err), HR_ERR_CONFIG);
+    assert_non_null(strstr(err.msg, "holds rows made with"));
     assert_non_null(strstr(err.msg, "sampling.temperature was 0, is now 1"));
     assert_non_null(strstr(err.msg, "template was t, is now not set"));
     assert_non_null(strstr(err.msg, "tokenizer was not set, is now k"));
     assert_null(strstr(err.msg, "model was"));
     hr_store_close(&st);
     st = open_store(NULL);
-    assert_int_equal(hr_store_bind(st, a, 3, &err), HR_OK);
+    assert_int_equal(hr_store_check(st, b, 3, &is_new, &err), HR_ERR_CONFIG);
+    assert_int_equal(hr_store_check(st, a, 3, &is_new, &err), HR_OK);
+    assert_false(is_new);
+    hr_store_close(&st);
+}
+
+/* Until something was made with them, settings are only what a run was called with. */
+static void settings_may_change_while_nothing_was_made(void **state) {
+    struct hr_store *st = begin(NULL);
+    struct hr_err err = {0};
+    struct hr_store_setting a[] = {{"model", "m"}, {"seed", "0"}}, b[] = {{"model", "k"}};
+    bool is_new = false;
+    uint8_t key[16];
+    assert_int_equal(hr_store_bind(st, a, 2, &err), HR_OK);
+    int64_t row = see(st, "r0", "r0").row;
+    assert_int_equal(hr_store_check(st, b, 1, &is_new, &err), HR_OK);
+    assert_true(is_new);
+    assert_int_equal(hr_store_bind(st, b, 1, &err), HR_OK);
+    struct hr_store_tokens t = {.row = row, .ids = (int32_t[]){7}, .n = 1};
+    assert_int_equal(hr_store_journal(st, &t, 1, &(struct hr_run_counters){0}, true, &err), HR_OK);
+    assert_int_equal(hr_store_check(st, a, 2, &is_new, &err), HR_ERR_CONFIG);
+    assert_non_null(strstr(err.msg, "holds unfinished rows made with"));
+    assert_non_null(strstr(err.msg, "model was k, is now m"));
+    finish_row(st, row, "r0");
+    assert_int_equal(hr_store_check(st, b, 1, &is_new, &err), HR_OK);
+    hr_store_close(&st);
+    shell("rm -rf %s/*", dir);
+    st = begin(NULL);
+    assert_int_equal(hr_store_bind(st, a, 2, &err), HR_OK);
+    hash16("line", key);
+    assert_int_equal(hr_store_reject(st, key, -1, -1, "{}\n", 3, &is_new, &err), HR_OK);
+    assert_int_equal(hr_store_bind(st, b, 1, &err), HR_ERR_CONFIG);
+    assert_non_null(strstr(err.msg, "holds rejects made with"));
     hr_store_close(&st);
 }
 
@@ -781,6 +817,7 @@ int main(void) {
         T(a_failed_append_leaves_the_file_as_it_was),
         T(journalled_tokens_come_back_in_order_and_go_with_the_row),
         T(other_settings_are_refused_by_name),
+        T(settings_may_change_while_nothing_was_made),
         T(status_reads_beside_a_live_run_and_after_a_kill),
         T(status_leaves_a_closed_job_as_it_is),
         T(a_place_without_shared_memory_is_refused_naming_the_option),
