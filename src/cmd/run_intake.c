@@ -130,14 +130,13 @@ void run_describe_thinking(const struct dataset *ds, struct hr_buf *out) {
 
 struct hr_preface run_preface(const struct dataset *ds, const struct hr_cmd_prompt *p) {
     const char *open = ds->think_open, *close = ds->think_close;
-    const struct hr_buf *prompt = &p->rendered.text;
     if (!close) return (struct hr_preface){0};
     return (struct hr_preface){
         .open = open,
         .close = close,
         .open_len = strlen(open),
         .close_len = strlen(close),
-        .begun = hr_think_is_begun(prompt->data, prompt->len, open, strlen(open)),
+        .begun = hr_think_is_begun(&p->rendered, open, strlen(open)),
     };
 }
 

@@ -65,10 +65,18 @@ void hr_think_detect(const char *source, size_t len, struct hr_think *out) {
     }
 }
 
-bool hr_think_is_begun(const char *prompt, size_t len, const char *open, size_t open_len) {
+static bool is_of_user(const struct hr_rendered *r, size_t begin, size_t end) {
+    for (size_t i = 0; i < r->n_user; i++)
+        if (r->user[i].begin < end && r->user[i].end > begin) return true;
+    return false;
+}
+
+bool hr_think_is_begun(const struct hr_rendered *prompt, const char *open, size_t open_len) {
+    const char *text = prompt->text.data;
     /* A tag may end in white space itself, so the longest end that could be one is tried first. */
-    for (;; len--) {
-        if (len >= open_len && memcmp(prompt + len - open_len, open, open_len) == 0) return true;
-        if (len == 0 || !strchr(" \t\r\n", prompt[len - 1]) || !prompt[len - 1]) return false;
+    for (size_t len = prompt->text.len;; len--) {
+        if (len >= open_len && memcmp(text + len - open_len, open, open_len) == 0)
+            return !is_of_user(prompt, len - open_len, len);
+        if (len == 0 || !strchr(" \t\r\n", text[len - 1]) || !text[len - 1]) return false;
     }
 }

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "text/template.h" /* struct hr_rendered */
+
 struct hr_think {
     char *open, *close; /* owned, not empty; NULL both: the model does not think */
 };
@@ -22,7 +24,8 @@ void hr_think_finish(struct hr_think *t); /* zeroed is valid */
 /* Fills *out from a template's source; nothing when it names no tags. */
 void hr_think_detect(const char *source, size_t len, struct hr_think *out);
 
-/* Does a prompt end with the opening tag (white space may follow)? Then the completion begins inside. */
-bool hr_think_is_begun(const char *prompt, size_t len, const char *open, size_t open_len);
+/* Does a prompt end with the opening tag (white space may follow)? Then the completion begins inside. A tag of
+ * which a user wrote a byte is text. */
+bool hr_think_is_begun(const struct hr_rendered *prompt, const char *open, size_t open_len);
 
 #endif

@@ -67,6 +67,15 @@ def test_the_template_opens_the_tag(headrace, tmp_path, tail, special):
     assert parts(answer(headrace, tmp_path / "b", model, stop="b")) == ("ab c", "de", "stop", None)
 
 
+def test_a_tag_that_a_user_typed_does_not_begin_the_reasoning(headrace, tmp_path):
+    model = thinker(tmp_path / "m", OPEN, "ab", CLOSE, "de", STOP)
+    typed, own = "{{ messages[0].content }}{# </think> #}", "{{ messages[0].content }}<think>"
+    change_json(model / "tokenizer_config.json", {"chat_template": typed})
+    assert parts(answer(headrace, tmp_path / "a", model, "hi <think>")) == (NOT, "ab</think>de", "stop", None)
+    change_json(model / "tokenizer_config.json", {"chat_template": own + "{# </think> #}"})
+    assert parts(answer(headrace, tmp_path / "b", model, "hi <think>")) == ("ab", "de", "stop", None)
+
+
 def test_white_space_is_kept_but_for_what_stands_before_the_tag(headrace, tmp_path):
     model = thinker(tmp_path / "m", "!", MORE, " y", CLOSE, "\rz\t", STOP, tail="!")
     assert parts(answer(headrace, tmp_path / "a", model)) == ("\nx y", "\rz\t", "stop", None)

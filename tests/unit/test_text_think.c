@@ -52,6 +52,14 @@ static void tags_are_found_by_the_one_that_closes(void **state) {
     expect_tags("</think>", 7, NULL, NULL); /* its last byte is not of the source */
 }
 
+static bool is_begun(const char *prompt, size_t len, const char *open, struct hr_span *user, size_t n_user) {
+    struct hr_rendered r = {.user = user, .n_user = n_user};
+    hr_buf_append(&r.text, prompt, len);
+    bool begun = hr_think_is_begun(&r, open, strlen(open));
+    hr_buf_finish(&r.text);
+    return begun;
+}
+
 static void a_prompt_begins_the_reasoning_when_it_ends_with_the_tag(void **state) {
     (void)state;
     static const struct {
@@ -63,11 +71,20 @@ static void a_prompt_begins_the_reasoning_when_it_ends_with_the_tag(void **state
         {"", false},                                {" ", false},        {"<think", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_true(hr_think_is_begun(cases[i].prompt, strlen(cases[i].prompt), "<think>", 7) == cases[i].want);
+        assert_true(is_begun(cases[i].prompt, strlen(cases[i].prompt), "<think>", NULL, 0) == cases[i].want);
     const char *channel = "<|channel>thought\n";
-    assert_true(hr_think_is_begun("x<|channel>thought\n", 19, channel, strlen(channel)));
-    assert_false(hr_think_is_begun("x<|channel>thought", 18, channel, strlen(channel)));
-    assert_false(hr_think_is_begun(NULL, 0, "<think>", 7));
+    assert_true(is_begun("x<|channel>thought\n", 19, channel, NULL, 0));
+    assert_false(is_begun("x<|channel>thought", 18, channel, NULL, 0));
+    assert_false(hr_think_is_begun(&(struct hr_rendered){0}, "<think>", 7));
+}
+
+static void a_tag_that_a_user_wrote_is_text(void **state) {
+    (void)state;
+    struct hr_span before[] = {{0, 1}, {1, 2}}, last[] = {{0, 2}, {8, 9}}, behind[] = {{9, 10}};
+    assert_true(is_begun("hi<think>\n", 10, "<think>", before, 2));
+    assert_false(is_begun("hi<think>\n", 10, "<think>", last, 2));
+    assert_true(is_begun("hi<think>\n", 10, "<think>", behind, 1));
+    assert_false(is_begun("hi<think>\n", 10, "<think>", &(struct hr_span){0, 3}, 1));
 }
 
 static void expect_kit(const char *kit, const char *name, const char *open, const char *close) {
@@ -120,6 +137,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tags_are_found_by_the_one_that_closes),
         cmocka_unit_test(a_prompt_begins_the_reasoning_when_it_ends_with_the_tag),
+        cmocka_unit_test(a_tag_that_a_user_wrote_is_text),
         cmocka_unit_test(real_templates_name_their_tags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
