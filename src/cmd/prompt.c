@@ -80,8 +80,7 @@ static enum hr_status render(struct hr_cmd_prompt *p, const struct hr_record *re
     const struct hr_template *t = hr_model_text_template(text, has_tools);
     if (!t)
         return hr_err_set(err, HR_ERR_CONFIG,
-                          "the model has no chat template; say \"chat\": false in the manifest to send "
-                          "prompts as they are");
+                          "%s; say \"chat\": false in the manifest to send prompts as they are", text->no_template);
     struct hr_buf messages = {0};
     hr_cmd_chat_messages(record->messages_json.data, record->messages_json.len, &messages);
     add_var(&c, "messages", messages.data, messages.len, false);

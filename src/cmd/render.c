@@ -171,7 +171,8 @@ static enum hr_status render_line(const struct render *r, const char *text, size
         chat_line(r, &line, &vars);
     }
     const struct hr_template *t = own ? own : pick_template(r, &line);
-    if (!st && !t) st = hr_err_set(err, HR_ERR_CONFIG, "there is no chat template");
+    if (!st && !t)
+        st = hr_err_set(err, HR_ERR_CONFIG, "%s", r->text.no_template ? r->text.no_template : "there is no chat template");
     if (!st)
         st = hr_template_render(t, vars.v, vars.n, &now, &hr_template_limits_default, out, err);
     hr_template_destroy(&own);

@@ -91,9 +91,8 @@ static enum hr_status check_chat(const struct run *r, struct hr_err *err) {
     for (int i = 0; i < r->n_datasets; i++)
         if (r->datasets[i].m->chat && !r->text.chat_template)
             return hr_err_set(err, HR_ERR_CONFIG,
-                              "%s: the model has no chat template; say \"chat\": false to send prompts as "
-                              "they are",
-                              r->datasets[i].m->path);
+                              "%s: %s; say \"chat\": false to send prompts as they are", r->datasets[i].m->path,
+                              r->text.no_template);
     return HR_OK;
 }
 

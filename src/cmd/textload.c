@@ -19,6 +19,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 
 #define TOKENIZER_BYTES_MAX ((size_t)512 << 20)
 #define CONFIG_BYTES_MAX    ((size_t)64 << 20) /* tokenizer_config.json lists added tokens */
@@ -83,11 +84,19 @@ static enum hr_status read_json(const struct loader *l, const char *name, struct
     return rc;
 }
 
-static enum hr_status add_eos(struct hr_model_text *t, int64_t id, const char *where,
-                              struct hr_err *err) {
-    if (id < 0 || id > INT32_MAX)
-        return hr_err_set(err, HR_ERR_FORMAT, "%s: end token %lld is not a token id", where,
-                          (long long)id);
+/* Appends a value of a file for a message, as JSON, a long one cut. */
+static void show_value(const struct hr_json *v, struct hr_buf *out) {
+    const size_t shown = 40; /* bytes */
+    struct hr_buf text = {0};
+    hr_json_dump(v, &text);
+    size_t n = text.len < shown ? text.len : shown;
+    while (n < text.len && n > 0 && ((uint8_t)text.data[n] & 0xc0) == 0x80) n--; /* not inside a character */
+    hr_buf_append(out, text.data, n);
+    if (n < text.len) hr_buf_puts(out, "...");
+    hr_buf_finish(&text);
+}
+
+static enum hr_status add_eos(struct hr_model_text *t, int32_t id, const char *where, struct hr_err *err) {
     int at = 0;
     while (at < t->n_eos && t->eos_ids[at] < id) at++;
     if (at < t->n_eos && t->eos_ids[at] == id) return HR_OK;
@@ -95,21 +104,43 @@ static enum hr_status add_eos(struct hr_model_text *t, int64_t id, const char *w
         return hr_err_set(err, HR_ERR_LIMIT, "%s: the model has more than %d end tokens", where,
                           HR_EOS_MAX);
     memmove(t->eos_ids + at + 1, t->eos_ids + at, (size_t)(t->n_eos - at) * sizeof *t->eos_ids);
-    t->eos_ids[at] = (int32_t)id;
+    t->eos_ids[at] = id;
     t->n_eos++;
     return HR_OK;
 }
 
-/* eos_token_id of a file: a number, a list of numbers, null or absent. */
+/* JSON has one kind of number: 2.0 is 2. */
+static bool is_token_id(const struct hr_json *v, int32_t *id) {
+    double real;
+    if (!hr_json_real(v, &real) || !(real >= 0 && real <= INT32_MAX) || real != (double)(int32_t)real) return false;
+    *id = (int32_t)real;
+    return true;
+}
+
+/* eos_token_id of a file: a number, a list of numbers, null or absent. An id outside the vocabulary harms nothing
+ * but ends nothing either, and is most likely another model's. */
 static enum hr_status add_eos_json(struct hr_model_text *t, const struct hr_json *root,
                                    const char *where, struct hr_err *err) {
     const struct hr_json *v = hr_json_get(root, "eos_token_id");
-    size_t n = hr_json_type(v) == HR_JSON_ARRAY ? hr_json_size(v) : 1;
-    int64_t id;
+    bool is_list = hr_json_type(v) == HR_JSON_ARRAY;
+    size_t n = is_list ? hr_json_size(v) : 1;
+    int n_vocab = hr_tokenizer_n_vocab(t->tokenizer);
     enum hr_status rc = HR_OK;
     if (hr_json_type(v) == HR_JSON_NULL) return HR_OK;
     for (size_t i = 0; i < n && !rc; i++) {
-        if (!hr_json_int(hr_json_type(v) == HR_JSON_ARRAY ? hr_json_at(v, i) : v, &id)) id = -1;
+        const struct hr_json *one = is_list ? hr_json_at(v, i) : v;
+        int32_t id;
+        if (!is_token_id(one, &id)) {
+            struct hr_buf shown = {0};
+            show_value(one, &shown);
+            rc = hr_err_set(err, HR_ERR_FORMAT, "%s: \"eos_token_id\" must be a token id or a list of them; %s is none",
+                            where, hr_buf_cstr(&shown));
+            hr_buf_finish(&shown);
+            continue;
+        }
+        if (id >= n_vocab)
+            hr_warn("%s: end token %d is outside the tokenizer's vocabulary of %d: nothing will end with it", where,
+                    (int)id, n_vocab);
         rc = add_eos(t, id, where, err);
     }
     return rc;
@@ -292,10 +323,36 @@ static enum hr_status compile(struct source *s, struct hr_template **out, char h
     return rc ? hr_err_prefix(err, "chat template (%s)", s->origin) : HR_OK;
 }
 
+/* A template that is there but cannot be used is not the same as none. */
+static void say_no_template(const struct loader *l, struct hr_buf *out) {
+    const struct hr_json *v = hr_json_get(l->tokenizer_config, "chat_template");
+    bool is_named = l->tools.found || hr_json_type(v) == HR_JSON_ARRAY;
+    if (!is_named && hr_json_type(v) == HR_JSON_NULL) {
+        hr_buf_puts(out, "the model has no chat template");
+        return;
+    }
+    hr_buf_puts(out, "the model's chat template cannot be used: ");
+    if (hr_model_file_is_gguf(l->mf)) {
+        hr_buf_puts(out, "there is tokenizer.chat_template.tool_use, but no tokenizer.chat_template");
+    } else if (is_named) {
+        hr_buf_puts(out, "tokenizer_config.json: \"chat_template\" is a list without one that is named \"default\"");
+    } else {
+        hr_buf_puts(out, "tokenizer_config.json: \"chat_template\" is neither a string nor a list of named ones, but ");
+        show_value(v, out);
+    }
+}
+
 static enum hr_status load_template(struct loader *l, const char *override, struct hr_err *err) {
     struct hr_model_text *t = l->out;
     enum hr_status rc = find_template(l, override, err);
-    if (rc || !l->chat.found) return rc;
+    if (rc) return rc;
+    if (!l->chat.found) {
+        struct hr_buf why = {0};
+        say_no_template(l, &why);
+        hr_buf_cstr(&why);
+        t->no_template = why.data;
+        return HR_OK;
+    }
     rc = compile(&l->chat, &t->chat_template, t->chat_hash, &t->template_origin, err);
     if (!rc && l->tools.found)
         rc = compile(&l->tools, &t->tool_template, t->tool_hash, &t->tool_origin, err);
@@ -611,6 +668,7 @@ void hr_model_text_finish(struct hr_model_text *t) {
     hr_template_destroy(&t->tool_template);
     hr_think_finish(&t->think);
     for (int i = 0; i < t->n_special; i++) free((char *)t->special[i].json);
+    free(t->no_template);
     free(t->template_origin);
     free(t->tool_origin);
     free(t->bos_token);

@@ -22,7 +22,8 @@ struct hr_model_text {
     struct hr_tokenizer *tokenizer; /* owned */
     char tokenizer_hash[65];        /* hex SHA-256 of what it was built from */
 
-    struct hr_template *chat_template; /* owned; NULL: the model has none */
+    struct hr_template *chat_template; /* owned; NULL: the model has none that can be used */
+    char *no_template; /* owned; why there is none: "the model has no chat template"; else NULL */
     struct hr_template
         *tool_template; /* owned; for rows with tools; NULL: chat_template serves both */
     /* owned, or NULL: "chat_template.jinja", "tokenizer_config.json: default", ... */

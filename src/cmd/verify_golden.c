@@ -108,8 +108,8 @@ static enum hr_status read_head(struct verify *v, const struct hr_json *head, in
     compare_config(v, model);
     hr_json_bool(hr_json_get(head, "chat"), &chat);
     if (chat && !v->text.chat_template)
-        return hr_err_set(err, HR_ERR_CONFIG, "these goldens went through a chat template, and %s has none",
-                          v->o.model);
+        return hr_err_set(err, HR_ERR_CONFIG, "these goldens went through a chat template; %s: %s", v->o.model,
+                          v->text.no_template);
     v->g.m = verify_rows_manifest(v->o.against, chat);
     hr_buf_printf(&v->g.made_with, "transformers %s, %s", str_of(hr_json_get(made, "transformers"), "?"),
                   str_of(hr_json_get(made, "dtype"), "?"));

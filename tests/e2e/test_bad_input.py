@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from jobdir import DONE, REJECTS, USAGE, Job
-from tinymodel import random_model, read_tensors, write_tensors
+from tinymodel import change_json, random_model, read_tensors, write_tensors
 
 FEW = {"max_tokens": 3, "temperature": 0}
 
@@ -268,6 +268,25 @@ def test_an_unknown_architecture_is_refused_by_name(job):
     job.model = random_model(job.folder / "m", config={"architectures": ["Mamba2ForCausalLM"],
                                                        "model_type": "mamba2"})
     refused(job.call(), "mamba2")
+
+
+@pytest.mark.parametrize("wrong", ['"2"', "1.5", "true", "[[1]]", "-1"])
+def test_an_end_token_that_is_no_id_is_refused_as_it_stands(job, wrong):
+    job.model = random_model(job.folder / "m", generation={"eos_token_id": json.loads(wrong)})
+    shown = "[1]" if wrong == "[[1]]" else wrong
+    refused(job.call(), f'generation_config.json: "eos_token_id" must be a token id or a list of them; {shown} is none')
+
+
+def test_an_end_token_of_another_vocabulary_is_warned_of(job):
+    job.model = random_model(job.folder / "m", generation={"eos_token_id": [258.0, 99999]})
+    got = job.run()
+    assert "warning: generation_config.json: end token 99999 is outside the tokenizer's vocabulary" in got.stderr
+
+
+def test_a_chat_template_that_cannot_be_used_is_not_called_none(job):
+    job.model = random_model(job.folder / "m")
+    change_json(job.model / "tokenizer_config.json", {"chat_template": 5})
+    refused(job.call(), "the model's chat template cannot be used", '"chat_template"', "but 5", '"chat": false')
 
 
 @pytest.mark.parametrize("how", ["cut", "missing", "shape", "past the end", "overlap", "empty"])

@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "cmd/textload.h"
 
 static char dir[64];
@@ -126,13 +127,68 @@ static void end_tokens_are_the_union_of_all_files(void **state) {
     load(&t);
     assert_eos(&t, 1, (const int32_t[]){258});
     hr_model_text_finish(&t);
-    static const char *const bad[] = {"-1", "\"2\"", "[1,null]", "[2.5]", "99999999999"};
+    write_text("generation_config.json", "{\"eos_token_id\":[7.0]}");
+    load(&t);
+    assert_eos(&t, 2, (const int32_t[]){7, 258});
+    hr_model_text_finish(&t);
+}
+
+static void an_end_token_that_is_none_is_shown(void **state) {
+    static const char *const bad[] = {"-1", "\"2\"", "true", "[1,null]", "[2.5]", "[[1]]", "99999999999"};
+    static const char *const shown[] = {"-1", "\"2\"", "true", "null", "2.5", "[1]", "99999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char text[64];
+        char text[64], said[128];
         snprintf(text, sizeof text, "{\"eos_token_id\":%s}", bad[i]);
+        snprintf(said, sizeof said, "generation_config.json: \"eos_token_id\" must be a token id or a list of them; %s is",
+                 shown[i]);
         write_text("generation_config.json", text);
-        assert_refused_saying("generation_config.json");
+        assert_refused_saying(said);
     }
+}
+
+static void keep_line(void *arg, enum hr_log_level level, const char *line, size_t len) {
+    if (level == HR_LOG_WARN) hr_buf_append(arg, line, len);
+}
+
+static void an_end_token_outside_the_vocabulary_is_warned_of(void **state) {
+    struct hr_model_text t;
+    struct hr_buf said = {0};
+    hr_log_set_sink(keep_line, &said);
+    write_text("generation_config.json", "{\"eos_token_id\":[258,99999]}");
+    load(&t);
+    hr_log_set_sink(NULL, NULL);
+    assert_eos(&t, 2, (const int32_t[]){258, 99999});
+    assert_non_null(strstr(hr_buf_cstr(&said), "end token 99999 is outside the tokenizer's vocabulary of 259"));
+    assert_null(strstr(hr_buf_cstr(&said), "end token 258"));
+    hr_buf_finish(&said);
+    hr_model_text_finish(&t);
+}
+
+static void a_template_that_cannot_be_used_is_not_none(void **state) {
+    static const struct {
+        const char *json, *said;
+    } cases[] = {
+        {"null", "the model has no chat template"},
+        {"5", "is neither a string nor a list of named ones, but 5"},
+        {"{\"default\":\"x\"}", "but {\"default\":\"x\"}"},
+        {"[]", "is a list without one that is named \"default\""},
+        {"[{\"name\":\"tool_use\",\"template\":\"x\"}]", "is a list without one that is named \"default\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct hr_model_text t;
+        char text[96];
+        snprintf(text, sizeof text, "{\"chat_template\":%s}", cases[i].json);
+        write_text("tokenizer_config.json", text);
+        load(&t);
+        assert_null(t.chat_template);
+        if (!strstr(t.no_template, cases[i].said)) fail_msg("%s gives: %s", cases[i].json, t.no_template);
+        hr_model_text_finish(&t);
+    }
+    write_text("chat_template.jinja", "file"); /* which wins */
+    struct hr_model_text t;
+    load(&t);
+    assert_null(t.no_template);
+    hr_model_text_finish(&t);
 }
 
 static void special_tokens_are_variables_of_the_template(void **state) {
@@ -358,6 +414,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_DIR(a_tokenizer_alone_is_enough),
         IN_DIR(end_tokens_are_the_union_of_all_files),
+        IN_DIR(an_end_token_that_is_none_is_shown),
+        IN_DIR(an_end_token_outside_the_vocabulary_is_warned_of),
+        IN_DIR(a_template_that_cannot_be_used_is_not_none),
         IN_DIR(special_tokens_are_variables_of_the_template),
         IN_DIR(the_template_file_wins_over_the_configuration),
         IN_DIR(rows_with_tools_get_the_tool_template),
