@@ -111,14 +111,15 @@ static int edit_distance(const char *a, const char *b) {
 }
 
 /* `parent` is "" or "sampling." and so on: a key of the same object is nearer than the same word in
- * another one, but a right word in the wrong place is found too. */
+ * another one, but a right word in the wrong place is found too. A word that is mostly another one is no slip
+ * of the fingers: naming the nearest key would only mislead. */
 static enum hr_status unknown_key(const char *parent, const char *key, struct hr_err *err) {
     char word[KEY_SHOWN_MAX + 1];
     size_t len = strnlen(key, KEY_SHOWN_MAX), cut;
     if (!hr_utf8_valid(key, len, &cut)) len = cut; /* not in the middle of a character */
     memcpy(word, key, len);
     word[len] = 0;
-    int best = 0, best_cost = 1 << 20;
+    int best = 0, best_cost = 1 << 20, n = (int)strlen(word);
     for (int i = 0; i < N_KEYS; i++) {
         const char *dot = strchr(keys[i].path, '.'), *last = dot != NULL ? dot + 1 : keys[i].path;
         size_t parent_len = (size_t)(last - keys[i].path);
@@ -126,6 +127,8 @@ static enum hr_status unknown_key(const char *parent, const char *key, struct hr
         int cost = 2 * edit_distance(word, last) + !same;
         if (cost < best_cost) best_cost = cost, best = i;
     }
+    if (best_cost / 2 >= n || best_cost / 2 > 1 + n / 4)
+        return hr_err_set(err, HR_ERR_CONFIG, "unknown key \"%s%s\"; docs/manifest.md lists the keys", parent, word);
     return hr_err_set(err, HR_ERR_CONFIG, "unknown key \"%s%s\"; did you mean \"%s\"?", parent,
                       word, keys[best].path);
 }
@@ -278,9 +281,11 @@ static enum hr_status take_count(const struct hr_json *root, const char *key, in
     double real = 0;
     if (v == NULL || hr_json_type(v) == HR_JSON_NULL) return HR_OK;
     if (!hr_json_int(v, out)) {
-        if (!hr_json_real(v, &real) || real != floor(real) || real < 0 || real > 9007199254740992.0)
+        if (!hr_json_real(v, &real) || real != floor(real))
             return hr_err_set(err, HR_ERR_CONFIG, "\"%s\" must be a whole number", key);
-        *out = (int64_t)real;
+        if (real > 9007199254740992.0)
+            return hr_err_set(err, HR_ERR_CONFIG, "\"%s\" must be at most 9007199254740992, not %g", key, real);
+        *out = real < 0 ? -1 : (int64_t)real;
     }
     if (*out < 0) return hr_err_set(err, HR_ERR_CONFIG, "\"%s\" must not be negative", key);
     return HR_OK;

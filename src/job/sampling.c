@@ -28,11 +28,11 @@ struct key {
 /* The penalties' range is OpenAI's and everybody's; 1e9 max_tokens is clipped by the context later.
  */
 static const struct key keys[] = {
-    {"temperature", REAL, AT(temperature), 0, 1e6, false, 0, 0, "a number of at least 0"},
+    {"temperature", REAL, AT(temperature), 0, 1e6, false, 0, 0, "a number from 0 to 1e6"},
     {"top_p", REAL, AT(top_p), 0, 1, true, 0, 0, "a number above 0 and at most 1"},
     {"top_k", INTEGER, AT(top_k), 0, 0, false, -1, INT64_MAX, "a whole number (0 or -1: off)"},
     {"min_p", REAL, AT(min_p), 0, 1, false, 0, 0, "a number from 0 to 1"},
-    {"repetition_penalty", REAL, AT(repetition_penalty), 0, 1e6, true, 0, 0, "a number above 0"},
+    {"repetition_penalty", REAL, AT(repetition_penalty), 0, 1e6, true, 0, 0, "a number above 0 and at most 1e6"},
     {"presence_penalty", REAL, AT(presence_penalty), -2, 2, false, 0, 0, "a number from -2 to 2"},
     {"frequency_penalty", REAL, AT(frequency_penalty), -2, 2, false, 0, 0, "a number from -2 to 2"},
     {"max_tokens", INTEGER, AT(max_tokens), 0, 0, false, 1, INT64_MAX,
@@ -40,7 +40,7 @@ static const struct key keys[] = {
     {"max_completion_tokens", INTEGER, AT(max_tokens), 0, 0, false, 1, INT64_MAX,
      "a whole number of at least 1, or null"},
     {"stop", STOP, AT(stop), 0, 0, false, 0, 0,
-     "a string that is not empty or a list of at most 64"},
+     "a string that is not empty or a list of at most 64 of them"},
     {"stop_token_ids", STOP_IDS, AT(stop_token_ids), 0, 0, false, 0, 0,
      "a list of at most 1024 token ids"},
     {"ignore_eos", BOOLEAN, AT(ignore_eos), 0, 0, false, 0, 0, "true or false"},
@@ -131,45 +131,57 @@ void hr_describe_value(const struct hr_jval *value, struct hr_buf *out) {
     hr_buf_finish(&text);
 }
 
-static enum hr_status refuse(const struct key *k, const struct hr_jval *value, struct hr_err *err) {
+/* i: the element of a list that is refused; -1: the value itself. */
+static enum hr_status refuse(const struct key *k, int i, const char *wanted, const struct hr_jval *value,
+                             struct hr_err *err) {
     struct hr_buf what = {0};
+    char at[24] = "";
     hr_describe_value(value, &what);
-    hr_err_set(err, HR_ERR_FORMAT, "field \"%s\" must be %s, not %s", k->name, k->wanted,
-               hr_buf_cstr(&what));
+    if (i >= 0) snprintf(at, sizeof at, "[%d]", i);
+    hr_err_set(err, HR_ERR_FORMAT, "field \"%s\"%s must be %s, not %s", k->name, at, wanted, hr_buf_cstr(&what));
     hr_buf_finish(&what);
     return HR_ERR_FORMAT;
 }
 
-static bool take_stop(struct hr_sampling_spec *s, const struct hr_jval *value) {
+static enum hr_status too_many(const struct key *k, int n_max, struct hr_err *err) {
+    return hr_err_set(err, HR_ERR_FORMAT, "field \"%s\" must be %s; it has more than %d", k->name, k->wanted, n_max);
+}
+
+static enum hr_status take_stop(struct hr_sampling_spec *s, const struct key *k, const struct hr_jval *value,
+                                struct hr_err *err) {
     struct hr_jiter it = {0};
     struct hr_jval one = *value;
     struct hr_buf text = {0};
-    bool list = value->type == HR_JARRAY, ok = true;
-    if (!list && value->type != HR_JSTRING) return false;
-    while (ok && (!list || hr_jscan_next(value, &it, NULL, &one))) {
-        ok = one.type == HR_JSTRING && one.len > 2 && s->n_stop < HR_STOP_MAX;
-        if (ok) {
+    bool list = value->type == HR_JARRAY;
+    enum hr_status st = HR_OK;
+    if (!list && value->type != HR_JSTRING) return refuse(k, -1, k->wanted, value, err);
+    for (int i = 0; !st && (list ? hr_jscan_next(value, &it, NULL, &one) : i == 0); i++) {
+        if (s->n_stop == HR_STOP_MAX) {
+            st = too_many(k, HR_STOP_MAX, err);
+        } else if (one.type != HR_JSTRING || one.len <= 2) {
+            st = refuse(k, list ? i : -1, list ? "a string that is not empty" : k->wanted, &one, err);
+        } else {
             hr_buf_clear(&text);
             hr_jscan_str(&one, &text);
             add_stop(s, text.data, text.len);
         }
-        if (!list) break;
     }
     hr_buf_finish(&text);
-    return ok;
+    return st;
 }
 
-static bool take_stop_ids(struct hr_sampling_spec *s, const struct hr_jval *value) {
+static enum hr_status take_stop_ids(struct hr_sampling_spec *s, const struct key *k, const struct hr_jval *value,
+                                    struct hr_err *err) {
     struct hr_jiter it = {0};
     struct hr_jval one;
     int64_t id;
-    if (value->type != HR_JARRAY) return false;
-    while (hr_jscan_next(value, &it, NULL, &one)) {
-        if (!hr_jscan_int(&one, &id) || id < 0 || id > INT32_MAX) return false;
-        if (s->stop_token_ids.len == HR_STOP_IDS_MAX) return false;
+    if (value->type != HR_JARRAY) return refuse(k, -1, k->wanted, value, err);
+    for (int i = 0; hr_jscan_next(value, &it, NULL, &one); i++) {
+        if (!hr_jscan_int(&one, &id) || id < 0 || id > INT32_MAX) return refuse(k, i, "a token id", &one, err);
+        if (s->stop_token_ids.len == HR_STOP_IDS_MAX) return too_many(k, HR_STOP_IDS_MAX, err);
         hr_ids_push(&s->stop_token_ids, (int32_t)id);
     }
-    return true;
+    return HR_OK;
 }
 
 static enum hr_status take_integer(struct hr_sampling_spec *s, const struct key *k,
@@ -177,7 +189,7 @@ static enum hr_status take_integer(struct hr_sampling_spec *s, const struct key 
     int64_t *field = (int64_t *)((char *)s + k->field), v = -1;
     bool *has = (bool *)((char *)s + k->has), null = value->type == HR_JNULL;
     if (!null && (!hr_jscan_int(value, &v) || v < k->int_min || v > k->int_max))
-        return refuse(k, value, err);
+        return refuse(k, -1, k->wanted, value, err);
     if (*has && null)
         return HR_OK; /* the other name of max_tokens holds a number, or null as well */
     if (*has && *field != -1 && *field != v)
@@ -191,6 +203,7 @@ static enum hr_status take_integer(struct hr_sampling_spec *s, const struct key 
 enum hr_status hr_sampling_take(struct hr_sampling_spec *s, const struct hr_jval *key,
                                 const struct hr_jval *value, struct hr_err *err) {
     const struct key *k = find_key(key);
+    enum hr_status st = HR_OK;
     double v;
     if (k == NULL) return hr_err_set(err, HR_ERR_NOTFOUND, "not a sampling key");
     bool is_max_tokens = k->field == offsetof(struct hr_sampling_spec, max_tokens);
@@ -201,22 +214,22 @@ enum hr_status hr_sampling_take(struct hr_sampling_spec *s, const struct hr_jval
     case REAL:
         if (!hr_jscan_double(value, &v) || v < k->min || v > k->max ||
             (k->above_min && v == k->min))
-            return refuse(k, value, err);
+            return refuse(k, -1, k->wanted, value, err);
         *(double *)((char *)s + k->field) = v == 0 ? 0 : v; /* -0.0 is 0 */
         break;
     case BOOLEAN:
-        if (value->type != HR_JTRUE && value->type != HR_JFALSE) return refuse(k, value, err);
+        if (value->type != HR_JTRUE && value->type != HR_JFALSE) return refuse(k, -1, k->wanted, value, err);
         *(bool *)((char *)s + k->field) = value->type == HR_JTRUE;
         break;
     case STOP:
-        if (!take_stop(s, value)) return refuse(k, value, err);
+        st = take_stop(s, k, value, err);
         break;
     case STOP_IDS:
-        if (!take_stop_ids(s, value)) return refuse(k, value, err);
+        st = take_stop_ids(s, k, value, err);
         break;
     }
-    *(bool *)((char *)s + k->has) = true;
-    return HR_OK;
+    if (!st) *(bool *)((char *)s + k->has) = true;
+    return st;
 }
 
 void hr_sampling_canonical(const struct hr_sampling_spec *s, struct hr_buf *out) {

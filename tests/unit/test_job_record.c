@@ -286,7 +286,7 @@ static void bad_rows_are_rejected_in_plain_words(void **state) {
         {"{\"prompt\":\"x\",\"tools\":[{},\"{}\"]}",
          "a tool in field \"tools\" must be an object, not the string \"{}\""},
         {"{\"prompt\":\"x\",\"temperature\":\"hot\"}",
-         "field \"temperature\" must be a number of at least 0, not the string \"hot\""},
+         "field \"temperature\" must be a number from 0 to 1e6, not the string \"hot\""},
         {"{\"prompt\":\"x\",\"max_tokens\":\"0123456789012345678901234567890123456789more\"}",
          "field \"max_tokens\" must be a whole number of at least 1, or null, not the string "
          "\"0123456789012345678901234567890123456789\"..."},
@@ -297,6 +297,26 @@ static void bad_rows_are_rejected_in_plain_words(void **state) {
     assert_non_null(strstr(refused(&m, "{\"prompt\":\"a\0b\"}", 16), "raw NUL byte"));
     m.prompt = "q";
     assert_string_equal(refused(&m, "{\"prompt\":\"x\"}", 14), "field \"q\" is missing");
+}
+
+/* A row with n times the element in the list `key`, and one in front. */
+static const char *refused_list(const struct hr_manifest *m, const char *key, const char *first, int n) {
+    struct hr_buf row = {0};
+    hr_buf_printf(&row, "{\"prompt\":\"x\",\"%s\":[%s", key, first);
+    for (int i = 0; i < n; i++) hr_buf_printf(&row, ",%s", first);
+    hr_buf_puts(&row, "]}");
+    const char *msg = refused(m, row.data, row.len);
+    hr_buf_finish(&row);
+    return msg;
+}
+
+static void lists_that_are_too_long_say_so(void **state) {
+    struct hr_manifest m = manifest();
+    assert_string_equal(refused_list(&m, "stop", "\"a\"", 64),
+                        "field \"stop\" must be a string that is not empty or a list of at most 64 of them; it has "
+                        "more than 64");
+    assert_string_equal(refused_list(&m, "stop_token_ids", "7", 1024),
+                        "field \"stop_token_ids\" must be a list of at most 1024 token ids; it has more than 1024");
 }
 
 static void a_rejected_row_keeps_its_id_as_far_as_it_was_read(void **state) {
@@ -547,6 +567,7 @@ int main(void) {
         cmocka_unit_test(messages_go_as_sent_with_the_manifests_system_turn),
         cmocka_unit_test(empty_parts_of_a_join_take_their_blanks_along),
         cmocka_unit_test(bad_rows_are_rejected_in_plain_words),
+        cmocka_unit_test(lists_that_are_too_long_say_so),
         cmocka_unit_test(a_rejected_row_keeps_its_id_as_far_as_it_was_read),
         cmocka_unit_test(sampling_of_a_row_is_taken_or_the_row_is_rejected),
         cmocka_unit_test(an_id_is_itself_with_its_type_and_all_its_digits),
