@@ -367,6 +367,7 @@ static void end_dataset(struct run *r, struct dataset *ds) {
         .rows_repetitive = ds->rows_repetitive,
         .rejects = ds->rejects,
         .numeric_errors = ds->n_numeric,
+        .rejects_named = atomic_load(&ds->n_named),
         .over_cap = over,
         .prompt_tokens = ds->before.prompt_tokens + ds->counters.prompt_tokens,
         .completion_tokens = ds->before.completion_tokens + ds->counters.completion_tokens,
@@ -394,10 +395,16 @@ static void log_all_datasets(const struct run *r) {
         if (ds->first_ns < first) first = ds->first_ns;
         if (ds->last_ns > last) last = ds->last_ns;
     }
-    double s = last > first ? (double)(last - first) / 1e9 : 0;
-    if (s > 0)
-        hr_info("all datasets: %lld rows, %lld tokens in %.1f s, %.1f tok/s", (long long)rows, (long long)tokens, s,
-                (double)tokens / s);
+    if (last <= first) return;
+    double s = (double)(last - first) / 1e9;
+    struct hr_buf text = {0};
+    hr_format_noun(rows, "row", &text);
+    hr_buf_puts(&text, ", ");
+    hr_format_noun(tokens, "token", &text);
+    hr_buf_puts(&text, " in ");
+    hr_format_duration(s, &text);
+    hr_info("all datasets: %s, %.1f tok/s", hr_buf_cstr(&text), (double)tokens / s);
+    hr_buf_finish(&text);
 }
 
 static int run_end(struct run *r) {

@@ -80,11 +80,15 @@ static void dry_line(struct run *r, struct dataset *ds, const struct hr_line *li
     hr_cmd_prompt_finish(&p);
 }
 
+static const char *plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
 static void report(const struct dataset *ds, const struct dry *d) {
     int64_t good = d->n_rows - d->n_rejects, most = 1;
-    printf("--- %s: %lld rows, %lld good (%lld samples), %lld rejects, %lld of them longer than the context\n",
-           ds->m->dataset, (long long)d->n_rows, (long long)good, (long long)d->n_samples,
-           (long long)d->n_rejects, (long long)d->n_over_long);
+    printf("--- %s: %lld row%s, %lld good (%lld sample%s), %lld reject%s, %lld of them longer than the context\n",
+           ds->m->dataset, (long long)d->n_rows, plural(d->n_rows), (long long)good, (long long)d->n_samples,
+           plural(d->n_samples), (long long)d->n_rejects, plural(d->n_rejects), (long long)d->n_over_long);
     printf("prompt tokens: %lld in all, mean %.1f, longest %d\n", (long long)d->prompt_tokens,
            good ? (double)d->prompt_tokens / (double)good : 0.0, d->longest);
     for (int i = 0; i < N_BINS; i++)
@@ -98,11 +102,12 @@ static void report(const struct dataset *ds, const struct dry *d) {
     if (ds->think_close) {
         struct hr_buf tags = {0};
         run_describe_thinking(ds, &tags);
-        printf("reasoning: %s; %lld of the prompts begin it\n", hr_buf_cstr(&tags), (long long)d->n_begun);
+        printf("reasoning: %s; %lld of the prompts begin%s it\n", hr_buf_cstr(&tags), (long long)d->n_begun,
+               d->n_begun == 1 ? "s" : "");
         hr_buf_finish(&tags);
     }
     printf("completion tokens: at most %lld", (long long)d->max_tokens);
-    if (d->n_context) printf(" (%lld rows may go on to the end of the context)", (long long)d->n_context);
+    if (d->n_context) printf(" (%lld row%s may go on to the end of the context)", (long long)d->n_context, plural(d->n_context));
     int64_t cap = ds->run->opts.cap >= 0 ? ds->run->opts.cap : ds->m->max_tokens_per_dataset;
     if (cap > 0) printf("; the dataset's cap is %lld", (long long)cap);
     printf("\n");

@@ -110,6 +110,7 @@ struct dataset {
     int64_t rows_done, rows_length, rows_repetitive, rejects; /* over all runs, committed */
     int64_t n_skipped; /* samples that earlier runs finished or rejected */
     int64_t n_numeric; /* of the rejects of this run: logits were not finite */
+    atomic_int n_named; /* of them, those whose reason was said */
     int64_t rows_total, extra_samples; /* lines counted (-1: not yet); samples beyond one a line */
     bool total_told;                   /* `status` has heard of rows_total */
     int64_t running_told, queued_told; /* what `status` heard last */

@@ -21,6 +21,7 @@
 #define BATCH_NS    INT64_C(50000000)
 #define WANTED_MIN  16 /* samples that wait of each dataset */
 #define ROOM_NS     250000000 /* between two looks whether a full disk has room again */
+#define NAME_REJECTS 5 /* of each dataset in a run: they tell what is wrong, rejects.jsonl has the rest */
 
 struct intake {
     struct run *run;
@@ -101,7 +102,10 @@ static enum hr_status reject(struct intake *in, const uint8_t key[16], const str
     hr_buf_finish(&text);
     if (known) in->n_skipped++;
     else in->n_rejects++;
-    return st;
+    if (st || known || atomic_load(&in->ds->n_named) >= NAME_REJECTS) return st;
+    hr_warn("%s: %s:%lld rejected: %s", m->dataset, m->shards[line->i_shard], (long long)line->line_no, reason);
+    atomic_fetch_add(&in->ds->n_named, 1);
+    return HR_OK;
 }
 
 static enum hr_status reject_line(struct intake *in, const struct hr_line *line,

@@ -282,6 +282,7 @@ static void commit_ended(struct commit *c) {
         if (s->end.finish == HR_FINISH_NUMERIC) {
             ds->n_numeric++;
             ds->rejects++;
+            atomic_fetch_add(&ds->n_named, 1);
             char where[200];
             say_where(s, where, sizeof where);
             hr_warn("%s: row %.*s sample %d rejected: logits were not finite: %s", ds->m->dataset,

@@ -108,6 +108,11 @@ void hr_format_count(int64_t n, struct hr_buf *out) {
     }
 }
 
+void hr_format_noun(int64_t n, const char *noun, struct hr_buf *out) {
+    hr_format_count(n, out);
+    hr_buf_printf(out, " %s%s", noun, n == 1 ? "" : "s");
+}
+
 static void put_rows(const struct hr_progress *p, struct hr_buf *out) {
     if (p->rows_total >= 0)
         hr_buf_printf(out, "%lld/%lld", (long long)p->rows_done, (long long)p->rows_total);
@@ -241,11 +246,12 @@ void hr_progress_record(const struct hr_progress *p) {
 static void put_counts(const struct hr_summary *s, struct hr_buf *out) {
     hr_buf_printf(out, "%s: %s, ", s->dataset, s->how);
     hr_format_count(s->rows_done, out);
-    if (s->rows_total >= 0) {
-        hr_buf_puts(out, " of ");
-        hr_format_count(s->rows_total, out);
-    }
-    hr_buf_printf(out, " rows, %lld rejected", (long long)s->rejects);
+    if (s->rows_total >= 0) hr_buf_puts(out, " of ");
+    if (s->rows_total >= 0) hr_format_count(s->rows_total, out);
+    bool one = s->rows_total < 0 ? s->rows_done == 1 : s->rows_total == 1;
+    hr_buf_puts(out, one ? " row, " : " rows, ");
+    hr_format_count(s->rejects, out);
+    hr_buf_puts(out, " rejected");
     if (s->numeric_errors > 0)
         hr_buf_printf(out, " (%lld because of NaN or infinite numbers)",
                       (long long)s->numeric_errors);
@@ -254,22 +260,67 @@ static void put_counts(const struct hr_summary *s, struct hr_buf *out) {
 static void put_cap(const struct hr_summary *s, struct hr_buf *out) {
     int64_t off = s->completion_tokens - s->cap_tokens;
     hr_buf_puts(out, "\n  cap        ");
-    hr_format_count(s->cap_tokens, out);
-    hr_buf_puts(out, " tokens, ");
+    hr_format_noun(s->cap_tokens, "token", out);
+    hr_buf_puts(out, ", ");
     hr_format_count(off < 0 ? -off : off, out);
-    hr_buf_printf(out, " %s it (%.2f %%), %lld rows over the cap", off > 0 ? "above" : "below",
-                  100.0 * (double)(off < 0 ? -off : off) / (double)s->cap_tokens,
-                  (long long)s->over_cap);
+    hr_buf_printf(out, " %s it (%.2f %%), ", off > 0 ? "above" : "below",
+                  100.0 * (double)(off < 0 ? -off : off) / (double)s->cap_tokens);
+    hr_format_noun(s->over_cap, "row", out);
+    hr_buf_puts(out, " over the cap");
 }
 
 static void put_canaries(const struct hr_summary *s, struct hr_buf *out) {
     hr_buf_puts(out, "\n  canaries   ");
     hr_format_count(s->canaries_checked, out);
     hr_buf_puts(out, " of ");
-    hr_format_count(s->canaries_picked, out);
-    hr_buf_puts(out, " picked rows computed again, ");
+    hr_format_noun(s->canaries_picked, "picked row", out);
+    hr_buf_puts(out, " computed again, ");
     hr_format_count(s->canaries_failed, out);
     hr_buf_puts(out, s->canaries_failed > 0 ? " DIFFER: see run.log" : " differ");
+    if (s->canaries_checked >= s->canaries_picked) return;
+    /* A stop or a kill drops them for good, which must not look like success. */
+    hr_buf_puts(out, ", ");
+    hr_format_count(s->canaries_picked - s->canaries_checked, out);
+    hr_buf_puts(out, " not checked: the run was stopped before");
+}
+
+/* A line of the input is named when it is met, far above this in a long run: here is where to look. */
+static void put_rejects(const struct hr_summary *s, struct hr_buf *out) {
+    int64_t more = s->rejects - s->rejects_named;
+    hr_buf_puts(out, "\n  rejects    ");
+    if (s->rejects_named > 0) hr_format_count(s->rejects_named, out);
+    if (s->rejects_named > 0) hr_buf_puts(out, more > 0 ? " named above, and " : " named above; see ");
+    if (more > 0) hr_format_count(more, out);
+    if (more > 0) hr_buf_puts(out, s->rejects_named > 0 ? " more, see " : ", see ");
+    hr_buf_printf(out, "%s/rejects.jsonl", s->dir);
+}
+
+static void put_length(const struct hr_summary *s, struct hr_buf *out) {
+    hr_buf_puts(out, "\n  length     ");
+    hr_format_count(s->rows_length, out);
+    hr_buf_putc(out, '/');
+    hr_format_noun(s->rows_done, "row", out);
+    hr_buf_puts(out, " ended in length (max_tokens or the context)");
+    if (s->rows_repetitive == 0) return;
+    hr_buf_puts(out, ", ");
+    hr_format_count(s->rows_repetitive, out);
+    hr_buf_puts(out, " of them repetitive");
+}
+
+static void put_this_run(const struct hr_summary *s, struct hr_buf *out) {
+    hr_buf_puts(out, "\n  this run   ");
+    hr_format_noun(s->run_rows, "row", out);
+    hr_buf_puts(out, ", ");
+    hr_format_noun(s->run_tokens, "token", out);
+    hr_buf_puts(out, " in ");
+    hr_format_duration((double)s->active_ns / 1e9, out);
+    if (s->active_ns > 0)
+        hr_buf_printf(out, ", %.1f tok/s", (double)s->run_tokens * 1e9 / (double)s->active_ns);
+    if (s->resumed_tokens == 0) return;
+    hr_buf_puts(out, "\n  resumed    ");
+    hr_format_noun(s->resumed_tokens, "token", out);
+    hr_buf_puts(out, " of ");
+    hr_format_noun(s->resumed_rows, "unfinished row", out);
 }
 
 void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
@@ -281,28 +332,12 @@ void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
     hr_buf_puts(out, " completion");
     if (s->rows_done > 0)
         hr_buf_printf(out, ", %.1f a row", (double)s->completion_tokens / (double)s->rows_done);
-    hr_buf_printf(out, "\n  length     %lld/%lld rows ended in length (max_tokens or the context)",
-                  (long long)s->rows_length, (long long)s->rows_done);
-    if (s->rows_repetitive > 0)
-        hr_buf_printf(out, ", %lld of them repetitive", (long long)s->rows_repetitive);
-    hr_buf_puts(out, "\n  this run   ");
-    hr_format_count(s->run_rows, out);
-    hr_buf_puts(out, " rows, ");
-    hr_format_count(s->run_tokens, out);
-    hr_buf_puts(out, " tokens in ");
-    hr_format_duration((double)s->active_ns / 1e9, out);
-    if (s->active_ns > 0)
-        hr_buf_printf(out, ", %.1f tok/s", (double)s->run_tokens * 1e9 / (double)s->active_ns);
-    if (s->resumed_tokens > 0) {
-        hr_buf_puts(out, "\n  resumed    ");
-        hr_format_count(s->resumed_tokens, out);
-        hr_buf_printf(out, " tokens of %lld unfinished row%s", (long long)s->resumed_rows,
-                      s->resumed_rows == 1 ? "" : "s");
-    }
+    if (s->rows_done > 0) put_length(s, out);
+    put_this_run(s, out);
     if (s->cap_tokens > 0) put_cap(s, out);
     if (s->canaries_picked > 0) put_canaries(s, out);
+    if (s->rejects > 0) put_rejects(s, out);
     hr_buf_printf(out, "\n  files      %s/raw_responses.jsonl", s->dir);
-    if (s->rejects > 0) hr_buf_printf(out, ", %s/rejects.jsonl", s->dir);
 }
 
 void hr_summary_log(const struct hr_summary *s) {

@@ -63,6 +63,7 @@ struct hr_summary {
     const char *dataset, *how; /* "done", "interrupted", "stopped at the cap", ... */
     const char *dir;           /* where the files are */
     int64_t rows_done, rows_total, rows_length, rejects, numeric_errors; /* total -1: not known */
+    int64_t rejects_named;   /* of the rejects, those that this run has said by line and reason */
     int64_t rows_repetitive; /* of rows_length */
     int64_t over_cap;                         /* rows that were not begun because of the cap */
     int64_t prompt_tokens, completion_tokens; /* of finished rows, over all runs */
@@ -81,5 +82,7 @@ void hr_summary_log(const struct hr_summary *s);
 void hr_format_duration(double seconds, struct hr_buf *out);
 /* 1234567 as "1,234,567". */
 void hr_format_count(int64_t n, struct hr_buf *out);
+/* 2 and "row" as "2 rows", 1 as "1 row". */
+void hr_format_noun(int64_t n, const char *noun, struct hr_buf *out);
 
 #endif

@@ -112,8 +112,12 @@ static enum hr_status fill(struct hr_shard_reader *r, struct hr_err *err) {
             ? hr_shard_read_fd(r->fd, r->buf + r->end, HR_SHARD_CHUNK, &n, err)
             : r->codec->read(r->codec_state, r->fd, r->buf + r->end, HR_SHARD_CHUNK, &n, err);
     if (st == HR_ERR_FORMAT) {
-        hr_err_set(&r->torn_msg, st, "the rest of the shard is lost after line %lld: %s",
-                   (long long)r->line_no, err != NULL ? err->msg : "broken data");
+        const char *why = err != NULL ? err->msg : "broken data";
+        if (r->line_no > 0)
+            hr_err_set(&r->torn_msg, st, "the rest of the shard is lost after line %lld: %s",
+                       (long long)r->line_no, why);
+        else
+            hr_err_set(&r->torn_msg, st, "no line of the shard can be read: %s", why);
         r->torn = r->at_end = true;
         r->too_long = false;
         r->begin = r->scanned = r->end = 0;

@@ -96,6 +96,22 @@ def test_every_line_has_one_outcome_with_its_number_once(headrace, tmp_path, tin
     assert job.status()["rows_total"] == len(rows) + len(reasons)
 
 
+def test_the_first_rejects_of_a_run_are_named_with_their_reasons_and_the_others_counted(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, b"[]\n" * 2 + b'{"id":"g","prompt":"p"}\n' + b"{}\n" * 15, sampling=FEW)
+    got = job.run("--limit", 4, code=REJECTS)
+    named = [line for line in got.stderr.splitlines() if "rejected: " in line]
+    assert [line.split(":")[3].split()[0] for line in named] == ["1", "2", "4"]
+    assert all(line.startswith("warning: d: ") and "d-0.jsonl:" in line for line in named)
+    assert "must be a JSON object, not a list" in named[0] and 'field "prompt" is missing' in named[2]
+    assert f"  rejects    3 named above; see {job.path('rejects.jsonl')}" in got.stderr
+    got = job.run(code=REJECTS)
+    assert got.stderr.count(" rejected: ") == 5
+    assert f"  rejects    5 named above, and 12 more, see {job.path('rejects.jsonl')}" in got.stderr
+    assert " rejected: " in job.path("run.log").read_text(encoding="utf-8")
+    got = job.run(code=REJECTS)
+    assert " rejected: " not in got.stderr and f"  rejects    17, see {job.path('rejects.jsonl')}" in got.stderr
+
+
 def test_ids_of_rejected_lines_are_told_when_they_can_be_read(headrace, tmp_path, tiny):
     job = Job(headrace, tmp_path, tiny, b'{"id":7,"prompt":1}\n{"id":"x","prompt":"p","n":0}\n{"id":"y"\n')
     job.run(code=REJECTS)

@@ -177,17 +177,25 @@ def test_a_dry_run_tells_counts_lengths_and_rejects_and_writes_nothing(headrace,
     assert "3 rows" in job.run("--dry-run", "--limit", 3).stdout
 
 
+def test_a_dry_run_of_one_row_speaks_of_one(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, [{"id": 1, "prompt": "p"}, {"id": 2}], sampling={"temperature": 0},
+              thinking={"open": "<a>", "close": "</a>"})
+    out = job.run("--dry-run", code=REJECTS).stdout
+    assert "2 rows, 1 good (1 sample), 1 reject, 0 of them" in out
+    assert "0 of the prompts begin it" in out and "(1 row may go on to the end of the context)" in out
+
+
 def test_a_dry_run_shows_the_clock_that_a_run_would(headrace, tmp_path):
     model = random_model(tmp_path / "m")
     (model / "chat_template.jinja").write_text('{{ strftime_now("%d %b %Y") }} {{ messages[0].content }}')
-    job = Job(headrace, tmp_path, model, [{"id": 1, "prompt": "p"}], sampling=SHORT)
+    job = Job(headrace, tmp_path, model, [{"id": 1, "prompt": "p"}, {"id": 2, "prompt": "p"}], sampling=SHORT)
     assert "29 Nov 2026 p" in job.run("--dry-run", "--now", "2026-11-29").stdout
     year = int(re.search(r"\d\d \w{3} (\d{4}) p", job.run("--dry-run").stdout).group(1))
     assert year >= 2024
-    job.run("--now", "2026-11-29T21:52:30", "--limit", 0)
+    job.run("--now", "2026-11-29T21:52:30", "--limit", 1)
     assert "first run" in job.run("--now", "2026-11-30T00:00:00", code=2).stderr
     job.run()
-    assert job.by_id()[1]["usage"]["prompt_tokens"] == len("29 Nov 2026 p")
+    assert job.by_id()[2]["usage"]["prompt_tokens"] == len("29 Nov 2026 p")
 
 
 def test_special_tokens_in_a_users_text_are_plain_text(headrace, tmp_path, tiny):

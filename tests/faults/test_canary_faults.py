@@ -109,9 +109,11 @@ def test_a_stop_and_a_kill_drop_the_canaries_that_are_left(headrace, tmp_path, s
                 assert interrupt(life, within=10) == INTERRUPTED, life.stderr()
             else:
                 life.kill()
-        job.run(*args, out=out)
+        got = job.run(*args, out=out)
         assert len(job.by_id(out=out)) == 12
         status = job.status(out)
+        left = status["canaries_picked"] - status["canaries_checked"]
+        assert (f"0 differ, {left} not checked: the run was stopped before" in got.stderr) == (left > 0)
         assert status["canaries_checked"] < 12 and status["canaries_failed"] == 0
         assert status["canaries_checked"] <= status["canaries_picked"] <= 12
         assert status["rows_done"] == 12 and status["state"] == "done"

@@ -187,12 +187,58 @@ static void the_summary_names_truncated_rows_and_the_distance_from_the_cap(void 
         "  this run   7 rows, 7,000 tokens in 1m10s, 100.0 tok/s\n"
         "  resumed    321 tokens of 3 unfinished rows\n"
         "  cap        10,000 tokens, 150 above it (1.50 %), 12 rows over the cap\n"
-        "  canaries   1,199 of 1,200 picked rows computed again, 0 differ\n"
-        "  files      prepared/demo/raw_responses.jsonl, prepared/demo/rejects.jsonl");
+        "  canaries   1,199 of 1,200 picked rows computed again, 0 differ, 1 not checked: the run was stopped before\n"
+        "  rejects    2, see prepared/demo/rejects.jsonl\n"
+        "  files      prepared/demo/raw_responses.jsonl");
     hr_buf_clear(&b);
     s.canaries_failed = 2;
+    s.canaries_checked = 1200;
     hr_summary_format(&s, &b);
-    assert_non_null(strstr(hr_buf_cstr(&b), "computed again, 2 DIFFER: see run.log\n"));
+    assert_non_null(strstr(hr_buf_cstr(&b), "1,200 of 1,200 picked rows computed again, 2 DIFFER: see run.log\n"));
+    hr_buf_finish(&b);
+}
+
+static void one_of_a_thing_is_no_plural_and_nothing_is_not_told(void **state) {
+    struct hr_summary s = {.dataset = "d", .how = "done", .dir = "o/d"};
+    struct hr_buf b = {0};
+    hr_summary_format(&s, &b);
+    assert_string_equal(hr_buf_cstr(&b), "d: done, 0 of 0 rows, 0 rejected\n"
+                                         "  tokens     0 prompt, 0 completion\n"
+                                         "  this run   0 rows, 0 tokens in 0.0s\n"
+                                         "  files      o/d/raw_responses.jsonl");
+    s = (struct hr_summary){.dataset = "d",
+                            .how = "done",
+                            .dir = "o/d",
+                            .rows_done = 1,
+                            .rows_total = 1,
+                            .rows_length = 1,
+                            .rejects = 1200,
+                            .rejects_named = 5,
+                            .over_cap = 1,
+                            .cap_tokens = 1,
+                            .resumed_tokens = 1,
+                            .resumed_rows = 1,
+                            .canaries_picked = 1,
+                            .canaries_checked = 1,
+                            .run_rows = 1,
+                            .run_tokens = 1};
+    hr_buf_clear(&b);
+    hr_summary_format(&s, &b);
+    assert_string_equal(hr_buf_cstr(&b), "d: done, 1 of 1 row, 1,200 rejected\n"
+                                         "  tokens     0 prompt, 0 completion, 0.0 a row\n"
+                                         "  length     1/1 row ended in length (max_tokens or the context)\n"
+                                         "  this run   1 row, 1 token in 0.0s\n"
+                                         "  resumed    1 token of 1 unfinished row\n"
+                                         "  cap        1 token, 1 below it (100.00 %), 1 row over the cap\n"
+                                         "  canaries   1 of 1 picked row computed again, 0 differ\n"
+                                         "  rejects    5 named above, and 1,195 more, see o/d/rejects.jsonl\n"
+                                         "  files      o/d/raw_responses.jsonl");
+    s.rows_total = -1, s.rejects = 5, s.rows_done = s.rows_length = 20000;
+    hr_buf_clear(&b);
+    hr_summary_format(&s, &b);
+    assert_non_null(strstr(hr_buf_cstr(&b), "d: done, 20,000 rows, 5 rejected\n"));
+    assert_non_null(strstr(hr_buf_cstr(&b), "  length     20,000/20,000 rows ended"));
+    assert_non_null(strstr(hr_buf_cstr(&b), "  rejects    5 named above; see o/d/rejects.jsonl\n"));
     hr_buf_finish(&b);
 }
 
@@ -353,6 +399,7 @@ int main(void) {
         cmocka_unit_test(the_end_is_estimated_from_the_mean_length_and_the_cap),
         cmocka_unit_test(durations_and_counts_read_like_words),
         cmocka_unit_test(the_summary_names_truncated_rows_and_the_distance_from_the_cap),
+        cmocka_unit_test(one_of_a_thing_is_no_plural_and_nothing_is_not_told),
         cmocka_unit_test(serial_items_never_overlap_and_keep_their_order),
         cmocka_unit_test(destroying_the_loop_waits_for_its_work),
         cmocka_unit_test(timers_signals_and_bells_call_the_loop),

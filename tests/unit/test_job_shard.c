@@ -198,6 +198,16 @@ static void members_and_frames_that_follow_one_another_are_one_file(void **state
     assert_string_equal(lines_in("a.jsonl.gz", (char *)padded, sizeof padded), "1:a");
     assert_string_equal(lines_in("a.jsonl.zst", "", 0), "");
     assert_string_equal(lines_in("a.jsonl.gz", "", 0), "1:torn");
+    struct hr_shard_reader *r = NULL;
+    struct hr_line line;
+    bool more = false;
+    char *path = write_file("none.jsonl.gz", "zzz", 3);
+    assert_int_equal(hr_shard_open(&path, 1, &r, NULL), HR_OK);
+    assert_int_equal(hr_shard_next(r, &line, &more, NULL), HR_OK);
+    assert_true(more && line.torn);
+    assert_non_null(strstr(line.p, "no line of the shard can be read: "));
+    hr_shard_close(&r);
+    free(path);
 }
 
 /* Text that does not compress to nothing, of many blocks. */
