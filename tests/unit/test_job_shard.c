@@ -207,7 +207,6 @@ static void members_and_frames_that_follow_one_another_are_one_file(void **state
     assert_true(more && line.torn);
     assert_non_null(strstr(line.p, "no line of the shard can be read: "));
     hr_shard_close(&r);
-    free(path);
 }
 
 /* Text that does not compress to nothing, of many blocks. */
