@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/jscan.h"
 #include "cmd/chat.h"
 
@@ -156,11 +157,8 @@ enum hr_status hr_cmd_prompt_make(struct hr_cmd_prompt *p, const struct hr_recor
 }
 
 enum hr_status hr_cmd_parse_now(const char *s, struct tm *tm, struct hr_err *err) {
-    memset(tm, 0, sizeof *tm);
-    const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", tm);
-    if (!end) end = strptime(s, "%Y-%m-%d", tm);
-    if (end && (*end == 0 || *end == 'Z' || *end == '.')) return HR_OK;
-    return hr_err_set(err, HR_ERR_CONFIG, "--now expects 2026-11-29T21:52:30, got '%s'", s);
+    if (hr_clock_parse(s, tm)) return HR_OK;
+    return hr_err_set(err, HR_ERR_CONFIG, "--now expects a time such as 2026-11-29T21:52:30, got '%s'", s);
 }
 
 void hr_cmd_prompt_visible(const struct hr_tokenizer *tok, const int32_t *ids, size_t n, const char *open,

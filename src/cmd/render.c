@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/jscan.h"
@@ -66,16 +65,6 @@ static enum hr_status open_template_file(const char *path, struct hr_template **
     return st;
 }
 
-/* "2026-03-07T09:05:03" or "2026-03-07", taken as local time as it stands. */
-static bool parse_time(const char *s, struct tm *out) {
-    struct tm tm = {.tm_isdst = -1};
-    const char *end = strptime(s, "%Y-%m-%d", &tm);
-    if (end && *end) end = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
-    if (!end || (*end && *end != '.' && strcmp(end, "Z") != 0)) return false;
-    *out = tm;
-    return true;
-}
-
 static void add(struct variables *vars, const char *name, const char *json, size_t len,
                 bool trusted) {
     vars->v = hr_xrealloc(vars->v, (vars->n + 1) * sizeof *vars->v);
@@ -120,7 +109,7 @@ static enum hr_status raw_line(const struct hr_jval *line, struct variables *var
     add_members(vars, &v);
     if (hr_jscan_get(line, "now", &v) && v.type == HR_JSTRING) {
         hr_jscan_str(&v, &s);
-        if (!parse_time(hr_buf_cstr(&s), now)) {
+        if (!hr_clock_parse(hr_buf_cstr(&s), now)) {
             st = hr_err_set(err, HR_ERR_FORMAT,
                             "\"now\" must be a time such as 2026-03-07T09:05:03");
         }
@@ -211,7 +200,7 @@ static enum hr_status serve(struct render *r, struct hr_err *err) {
         if (is_blank(line, (size_t)n)) continue;
         if (!r->has_now) {
             hr_clock_iso(iso);
-            (void)parse_time(iso, &r->now);
+            (void)hr_clock_parse(iso, &r->now);
         }
         hr_buf_clear(&out);
         serve_line(r, line, (size_t)n, &out);
@@ -267,7 +256,7 @@ int hr_cmd_render(int argc, char **argv) {
         hr_error("render: give --model PATH or --template FILE");
         return HR_EXIT_USAGE;
     }
-    if (now && !parse_time(now, &r.now)) {
+    if (now && !hr_clock_parse(now, &r.now)) {
         hr_error("render: --now %s: not a time such as 2026-03-07T09:05:03", now);
         return HR_EXIT_USAGE;
     }

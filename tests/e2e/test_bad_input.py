@@ -265,6 +265,7 @@ def test_manifests_that_are_no_json_are_refused_with_their_line(job):
     (["--cpu-mask", "avx"], ["--cpu-mask"]),
     (["--limt", "3"], ["--limit"]),
     (["--now", "noon"], ["--now"]),
+    (["--now", "2026-02-30T00:00:00"], ["--now", "2026-02-30"]),
 ])
 def test_a_wrong_option_is_refused(job, args, words):
     refused(job.call(*args), *words)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/queue.h"
 #include "base/rng.h"
@@ -88,6 +89,25 @@ static void a_long_message_is_cut_at_a_character(void **state) {
     assert_memory_equal(err.msg, "file: x\xc3\xa9", 9);
 }
 
+static void a_time_is_one_that_the_calendar_has(void **state) {
+    static const char *const bad[] = {"",           "noon",       "2026",        "2026-02-29",  "2026-02-30T00:00:00",
+                                      "2026-13-01", "2026-04-31", "2026-1-1T25", "2026-01-01x", "2026-01-01T00:00:60",
+                                      "2026-01-01T00:00:00Zx", "2026-01-01T00:00"};
+    static const char *const good[] = {"2024-02-29", "2026-11-29T21:52:30", "2026-11-29T21:52:30Z",
+                                       "2026-11-29T21:52:30.123Z", "2026-12-31T23:59:59.5"};
+    struct tm tm;
+    char now[25];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (hr_clock_parse(bad[i], &tm)) fail_msg("%s was taken", bad[i]);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!hr_clock_parse(good[i], &tm)) fail_msg("%s was refused", good[i]);
+    assert_true(hr_clock_parse("2026-11-29T21:52:30", &tm));
+    assert_true(tm.tm_year == 126 && tm.tm_mon == 10 && tm.tm_mday == 29 && tm.tm_hour == 21 && tm.tm_min == 52);
+    assert_true(tm.tm_sec == 30 && tm.tm_wday == 0 && tm.tm_yday == 332);
+    hr_clock_iso(now);
+    assert_true(hr_clock_parse(now, &tm));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_equals_the_vectors_of_fips_180),
@@ -96,6 +116,7 @@ int main(void) {
         cmocka_unit_test(json_strings_escape_what_json_asks_for),
         cmocka_unit_test(a_queue_holds_no_more_than_its_capacity),
         cmocka_unit_test(a_long_message_is_cut_at_a_character),
+        cmocka_unit_test(a_time_is_one_that_the_calendar_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
