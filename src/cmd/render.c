@@ -3,8 +3,8 @@
  * render: messages through a chat template, a JSON line in, a JSON line out.
  *
  * For people who want to see what a template does, and for conformance tests. The members of a line
- * are the variables of the template; `tools` and `documents` are null when absent, the special
- * tokens come from the model. With --raw a line is {"template": ..., "context": {...}, "now": ...}
+ * are the variables of the template; `messages` are changed as a run changes them (cmd/chat.h), `tools` and
+ * `documents` are null when absent, the special tokens come from the model. With --raw a line is {"template": ..., "context": {...}, "now": ...}
  * and the template sees exactly that context. A line that fails, a syntax error included, gets
  * {"error": ...} and the next one is served. */
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/jscan.h"
 #include "base/log.h"
+#include "cmd/chat.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/textload.h"
@@ -38,6 +39,7 @@ struct variables {
     size_t n;
     char **names; /* owned */
     size_t n_names;
+    struct hr_buf messages; /* as the template sees them */
 };
 
 static enum hr_status open_template_file(const char *path, struct hr_template **out,
@@ -96,6 +98,7 @@ static void variables_finish(struct variables *vars) {
     for (size_t i = 0; i < vars->n_names; i++) free(vars->names[i]);
     free(vars->names);
     free(vars->v);
+    hr_buf_finish(&vars->messages);
 }
 
 static enum hr_status raw_line(const struct hr_jval *line, struct variables *vars,
@@ -127,6 +130,15 @@ static enum hr_status raw_line(const struct hr_jval *line, struct variables *var
     return st;
 }
 
+static bool is_list_of_objects(const struct hr_jval *v) {
+    struct hr_jiter it = {0};
+    struct hr_jval one;
+    bool is = v->type == HR_JARRAY;
+    while (is && hr_jscan_next(v, &it, NULL, &one)) is = one.type == HR_JOBJECT;
+    return is;
+}
+
+/* What is no list of messages goes to the template as it is: its complaint is what the user wants to see. */
 static void chat_line(const struct render *r, const struct hr_jval *line, struct variables *vars) {
     for (int i = 0; i < r->text.n_special; i++) {
         const struct hr_template_var *v = &r->text.special[i];
@@ -135,6 +147,10 @@ static void chat_line(const struct render *r, const struct hr_jval *line, struct
     add(vars, "tools", "null", 4, true);
     add(vars, "documents", "null", 4, true);
     add_members(vars, line);
+    struct hr_jval messages;
+    if (!hr_jscan_get(line, "messages", &messages) || !is_list_of_objects(&messages)) return;
+    hr_cmd_chat_messages(messages.p, messages.len, &vars->messages);
+    add(vars, "messages", vars->messages.data, vars->messages.len, false);
 }
 
 static const struct hr_template *pick_template(const struct render *r, const struct hr_jval *line) {
@@ -244,7 +260,7 @@ int hr_cmd_render(int argc, char **argv) {
         "",
         "Renders messages with a chat template: JSON lines on stdin, one answer a line on "
         "stdout. A line is {\"messages\": [...], \"tools\": [...], \"add_generation_prompt\": "
-        "true}.",
+        "true}; its messages are changed as run changes them (docs/manifest.md), but for --raw.",
         opts,
         HR_N_OPTS(opts),
         0,
