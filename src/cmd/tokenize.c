@@ -5,7 +5,9 @@
  * For people who want to see what a model sees, and for conformance tests. A line {"text": ...} is
  * encoded (add_special and parse_special, both false unless given, as in struct hr_encode_opts), a
  * line {"ids": [...]} is taken as it is; the answer holds the ids and their text with and without
- * special tokens. A line that is neither gets {"error": ...} and the next one is served. */
+ * special tokens. Ids that the tokenizer has no token for have no text, as in the reference; the answer names them
+ * in "no_token" (a model's embedding may have more rows than its tokenizer has tokens, so they are no error). A
+ * line that is neither gets {"error": ...} and the next one is served. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,12 +89,24 @@ static enum hr_status read_ids(const struct hr_jval *list, struct hr_ids *ids, s
     int64_t id;
     if (list->type != HR_JARRAY) return hr_err_set(err, HR_ERR_FORMAT, "\"ids\" must be a list");
     while (hr_jscan_next(list, &it, &key, &v)) {
-        if (v.type != HR_JNUMBER || !hr_jscan_int(&v, &id) || id < INT32_MIN || id > INT32_MAX) {
-            return hr_err_set(err, HR_ERR_FORMAT, "\"ids\" must hold whole numbers");
-        }
+        if (v.type != HR_JNUMBER || !hr_jscan_int(&v, &id) || id < 0 || id > INT32_MAX)
+            return hr_err_set(err, HR_ERR_FORMAT, "\"ids\"[%zu] is not a token id, which is a whole number from 0 up",
+                              ids->len);
         hr_ids_push(ids, (int32_t)id);
     }
     return HR_OK;
+}
+
+static void put_no_token(const struct hr_tokenizer *tok, const struct hr_ids *ids, struct hr_buf *out) {
+    const struct hr_token_bytes *b = hr_tokenizer_bytes(tok);
+    bool any = false;
+    for (size_t i = 0; i < ids->len; i++) {
+        int32_t id = ids->data[i];
+        if (id < b->n_tokens && b->offset[id + 1] > b->offset[id]) continue;
+        hr_buf_printf(out, any ? ", %d" : ", \"no_token\": [%d", (int)id);
+        any = true;
+    }
+    if (any) hr_buf_putc(out, ']');
 }
 
 static void answer(const struct hr_tokenizer *tok, const struct hr_ids *ids, struct hr_buf *out) {
@@ -105,6 +119,7 @@ static void answer(const struct hr_tokenizer *tok, const struct hr_ids *ids, str
         hr_buf_puts(out, skip ? ", \"decoded_skip\": " : "], \"decoded\": ");
         hr_buf_json_str(out, text.data, text.len);
     }
+    put_no_token(tok, ids, out);
     hr_buf_puts(out, "}\n");
     hr_buf_finish(&text);
 }
