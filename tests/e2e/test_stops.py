@@ -8,7 +8,7 @@ import re
 import pytest
 
 from jobdir import DONE, REJECTS, Job
-from tinymodel import END, NAN, STOP, byte_ids, chain, chain_model, change_tensor, random_model
+from tinymodel import END, NAN, STOP, byte_ids, chain, chain_model, change_json, change_tensor, random_model
 
 RAW = {"chat": False, "output": {"token_ids": True}}
 
@@ -162,6 +162,19 @@ def test_a_stop_string_is_one_in_the_text_that_a_user_sees(headrace, tmp_path):
     assert ended(answer(headrace, tmp_path / "b", model, stop="Hi")) == ("", "stop", "Hi", 1)
     assert ended(answer(headrace, tmp_path / "c", model, stop=" there")) == ("Hi", "stop", " there", 2)
     assert ended(answer(headrace, tmp_path / "d", model, stop=" ")) == ("Hi", "stop", " ", 2)
+
+
+def test_text_is_not_normalised_on_its_way_out(headrace, tmp_path):
+    """The tokenizer normalises (NFC) what goes in, and only there."""
+    odd = ["e\u0301", "\u212b", "\u1112\u1161\u11ab", "e\u0323\u0302", "\ufb01"]
+    model = chain_model(tmp_path / "m", chain("0", 259, 260, 261, 262, 263, STOP), extra_tokens=odd)
+    change_json(model / "tokenizer.json", {"normalizer": {"type": "NFC"}})
+    job = Job(headrace, tmp_path / "j", model, [{"id": "e\u0301", "prompt": "u\u03080", "note": "\u212b"}],
+              sampling={"temperature": 0}, **RAW)
+    job.run()
+    row = job.rows()[0]
+    assert row["response"] == "".join(odd) and row["prompt_token_ids"] == byte_ids("\u00fc0")
+    assert row["id"] == "e\u0301" and row["prompt"] == "u\u03080" and row["metadata"] == {"note": "\u212b"}
 
 
 @pytest.mark.parametrize("name", ["spm-llama", "unigram-t5", "spm-unknown", "bytes-gpt2"])

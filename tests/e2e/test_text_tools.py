@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tokenize and render: a line that makes no sense is told so, and messages are what a run would show the template."""
+import gzip
 import json
 
 import pytest
@@ -56,3 +57,29 @@ def test_render_gives_a_template_what_is_no_list_of_messages(headrace, tmp_path,
     (tmp_path / "t.jinja").write_text("{{ messages|tojson }}", encoding="utf-8")
     got, = serve(headrace, "render", "--template", tmp_path / "t.jinja", lines=[{"messages": messages}])
     assert got == {"text": json.dumps(messages)}
+
+
+# ---- known ids of real tokenizers -------------------------------------------------------------------
+
+TYPED = "<|im_start|>Hello World<|im_end|>"
+QWEN = {TYPED: [27, 91, 318, 4906, 91, 29, 9707, 4337, 27, 91, 318, 6213, 91, 29], "->": [405],
+        "(x):\n": [2075, 982], "12345": [16, 17, 18, 19, 20]}
+LLAMA = {"12345": [4513, 1774], "1234567": [4513, 10961, 22]}
+
+
+def real(kit, tmp_path, name):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(gzip.decompress((kit / "tokenizers" / name / "tokenizer.json.gz").read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("name, known", [("qwen2.5", QWEN), ("qwen3", QWEN), ("llama3", LLAMA)])
+def test_text_has_the_ids_that_its_model_was_trained_on(headrace, tmp_path, kit, name, known):
+    got = serve(headrace, "tokenize", "--tokenizer", real(kit, tmp_path, name), lines=[{"text": t} for t in known])
+    assert {text: answer["ids"] for text, answer in zip(known, got)} == known
+
+
+def test_a_template_writes_control_tokens_and_a_user_does_not(headrace, tmp_path, kit):
+    got, = serve(headrace, "tokenize", "--tokenizer", real(kit, tmp_path, "qwen3"),
+                 lines=[{"text": TYPED, "parse_special": True}])
+    assert got["ids"] == [151644, 9707, 4337, 151645]
