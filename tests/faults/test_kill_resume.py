@@ -9,7 +9,8 @@ import time
 
 import pytest
 from jobdir import DONE, INTERRUPTED, Job
-from lives import Life, interrupt, journalled, kill_at, n_lines, sampled_tokens, taken_over
+from lives import Life, interrupt, journalled, kill_at, n_lines, query_dead, sampled_tokens, taken_over
+from tinymodel import byte_ids, chain, chain_model
 
 WARM = ("--temperature", 0.8, "--seed", 11)
 GREEDY = ("--temperature", 0)
@@ -85,6 +86,26 @@ def test_a_killed_run_still_knows_where_the_reasoning_ends(headrace, tmp_path, s
         assert (row["reasoning"], row["response"]) == (reasoning, rest.partition(stop)[0])
         assert row.get("stop_reason") == (stop if tag and stop in rest else None)
     assert sum(stop in r["reasoning"] and "stop_reason" in r for r in got) > 2
+
+
+def test_a_kill_inside_a_character_breaks_none(headrace, tmp_path):
+    """Rows of one cup after the other, a byte a token, that are not in step: some are inside one at any moment."""
+    cup, n_max = "\U0001f375", 3000
+    model = chain_model(tmp_path / "m", {**chain("dcba" + cup), byte_ids(cup)[3]: byte_ids(cup)[0]}, n_ctx=4096)
+    job = Job(headrace, tmp_path / "j", model, [{"id": c, "prompt": c, "n": 2} for c in "abcd"], chat=False,
+              sampling={"temperature": 0, "max_tokens": n_max}, output={"token_ids": True})
+    with Life(job, "--threads", 1) as life:
+        assert life.wait_for_tokens(2000) and life.kill(), "it was done too early"
+    left = query_dead(job, "SELECT sum(length(tokens)) / 4 FROM journal GROUP BY row, sample")
+    assert left and sorted(n % 4 for n, in left) != [0, 0, 1, 1, 2, 2, 3, 3], "no row was inside a character"
+    assert taken_over(job.run("--threads", 1).stderr)[0] == len(left)
+    rows = job.rows()
+    assert sorted((r["id"], r["sample"]) for r in rows) == [(c, k) for c in "abcd" for k in (0, 1)]
+    for r in rows:
+        data = ("dcba"["dcba".index(r["id"]) + 1:].encode() + n_max * cup.encode())[:n_max]
+        text = data.decode(errors="ignore")
+        assert r["response"] == text and r.get("dropped_bytes", 0) == n_max - len(text.encode())
+        assert r["completion_token_ids"] == byte_ids(data) and r["finish_reason"] == "length"
 
 
 def test_the_demo_model_killed_and_resumed_gives_the_same_rows(headrace, tmp_path, model, root, moments):
