@@ -69,6 +69,13 @@ void hr_buf_puts(struct hr_buf *b, const char *s) {
     hr_buf_append(b, s, strlen(s));
 }
 
+void hr_buf_put_cut(struct hr_buf *b, const char *s, size_t len, size_t max) {
+    size_t n = len < max ? len : max;
+    while (n < len && n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) n--;
+    hr_buf_append(b, s, n);
+    if (n < len) hr_buf_puts(b, "...");
+}
+
 void hr_buf_putc(struct hr_buf *b, char c) {
     hr_buf_append(b, &c, 1);
 }

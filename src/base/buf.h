@@ -23,6 +23,8 @@ void hr_buf_clear(struct hr_buf *b);  /* len = 0, keeps the memory */
 void hr_buf_reserve(struct hr_buf *b, size_t n_more);
 void hr_buf_append(struct hr_buf *b, const void *data, size_t len);
 void hr_buf_puts(struct hr_buf *b, const char *s);
+/* At most `max` bytes of s, never half a character, and "..." when that was not all. */
+void hr_buf_put_cut(struct hr_buf *b, const char *s, size_t len, size_t max);
 void hr_buf_putc(struct hr_buf *b, char c);
 void hr_buf_printf(struct hr_buf *b, const char *fmt, ...) HR_PRINTF(2, 3);
 void hr_buf_vprintf(struct hr_buf *b, const char *fmt, va_list ap);

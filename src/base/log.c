@@ -17,7 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum hr_log_level level_min = HR_LOG_INFO;
@@ -81,13 +80,40 @@ void hr_log_quiet(enum hr_log_level level, const char *line) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Bytes of the character at s that a terminal would obey instead of showing it: a control character (C0, DEL
+ * or C1), or one that turns the direction of writing. 0: it is harmless. */
+static size_t commands_terminal(const unsigned char *s, unsigned *code) {
+    *code = s[0];
+    if (s[0] < 0x20 || s[0] == 0x7f) return 1;
+    *code = (s[0] & 0x1fu) << 6 | (s[1] & 0x3fu);
+    if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0) return 2;
+    if (s[0] != 0xe2 || (s[1] != 0x80 && s[1] != 0x81)) return 0;
+    *code = (s[0] & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+    return (*code >= 0x202a && *code <= 0x202e) || (*code >= 0x2066 && *code <= 0x2069) ? 3 : 0;
+}
+
+/* Paths and ids are the user's text: in a message they are one line and move no cursor. */
+void hr_log_visible(const char *text, struct hr_buf *out) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        unsigned code;
+        size_t n = commands_terminal(s, &code);
+        if (n == 0) hr_buf_putc(out, (char)*s);
+        else if (code == '\n') hr_buf_puts(out, "\\n");
+        else hr_buf_printf(out, n == 3 ? "\\u%04x" : "\\x%02x", code);
+        s += n ? n : 1;
+    }
+}
+
 void hr_log(enum hr_log_level level, const char *fmt, ...) {
     if (level < level_min) return;
-    struct hr_buf line = {0}, out = {0};
+    struct hr_buf raw = {0}, line = {0}, out = {0};
     va_list ap;
     va_start(ap, fmt);
-    hr_buf_vprintf(&line, fmt, ap);
+    hr_buf_vprintf(&raw, fmt, ap);
     va_end(ap);
+    hr_log_visible(hr_buf_cstr(&raw), &line);
+    hr_buf_finish(&raw);
     pthread_mutex_lock(&lock);
     if (live[0]) hr_buf_puts(&out, "\r\033[K");
     hr_buf_puts(&out, level == HR_LOG_WARN ? "warning: " : level == HR_LOG_ERROR ? "error: " : "");

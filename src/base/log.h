@@ -8,7 +8,7 @@
 #ifndef HR_BASE_LOG_H
 #define HR_BASE_LOG_H
 
-#include "base/status.h"
+#include "base/buf.h"
 
 enum hr_log_level { HR_LOG_DEBUG, HR_LOG_INFO, HR_LOG_WARN, HR_LOG_ERROR };
 
@@ -23,6 +23,11 @@ void hr_log_set_sink(hr_log_sink_fn fn, void *arg);
  * a log line and drawn again after it. Only for a terminal; the caller checks isatty. */
 void hr_log_set_live(const char *text);
 
+/* Appends the text as a log line shows it: control characters and those that turn the direction of writing as
+ * \n, \x1b, \u202e. */
+void hr_log_visible(const char *text, struct hr_buf *out);
+
+/* The line as hr_log_visible makes it. */
 void hr_log(enum hr_log_level level, const char *fmt, ...) HR_PRINTF(2, 3);
 /* Gives a line to the sink alone: for what a terminal shows in another form. */
 void hr_log_quiet(enum hr_log_level level, const char *line);

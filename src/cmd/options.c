@@ -158,6 +158,8 @@ static enum hr_status read_value(const struct hr_opt *o, const char *s, struct h
         if (!*s)
             return hr_err_set(err, HR_ERR_CONFIG, "--%s expects %s, got an empty text", o->name,
                               o->value);
+        if (o->once && *(const char **)o->out)
+            return hr_err_set(err, HR_ERR_CONFIG, "--%s is given twice, and only one can be used", o->name);
         *(const char **)o->out = s;
         return HR_OK;
     case HR_OPT_FLAG:

@@ -45,6 +45,7 @@ struct hr_opt {
     void *out;   /* written only when the option is given */
     bool *given; /* set to true when it is given; may be NULL */
     double min, max;
+    bool once; /* of a STR that was NULL: twice is a mistake; of others the last one counts */
 };
 #define HR_N_OPTS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 

@@ -54,7 +54,7 @@ static bool parse_options(struct run_opts *o, int *argc, char **argv, int *exit_
         {"lengths-from", "PATH", "Engine",
          "An earlier run's output folder (or state.db): rows that it answered start in the order of how long they "
          "were. Changes no row. Default: lengths are learned.",
-         HR_OPT_STR, &o->lengths_from},
+         HR_OPT_STR, &o->lengths_from, .once = true},
         {"retry-rejects", NULL, "Output", "Try rejected rows again. Default: they stay rejected.",
          HR_OPT_FLAG, &o->retry_rejects},
         {"max-tokens", "N", "Sampling",
@@ -265,6 +265,14 @@ int64_t run_work_left(const struct dataset *ds) {
     return work > 1 ? work : 1;
 }
 
+/* Memory that is taken is touched, which takes as long as reading the weights of a small model. */
+static void put_loading(const struct run *r, struct hr_buf *phase) {
+    int percent = atomic_load(&r->load_percent);
+    if (percent < 0)
+        hr_buf_printf(phase, "taking %.1f GiB of memory for the KV cache", (double)r->kv_bytes / 0x1p30);
+    else hr_buf_printf(phase, "loading weights %d %%", percent);
+}
+
 static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *phase) {
     struct hr_engine_stats st = {0};
     bool expected = true, all_capped = true;
@@ -298,7 +306,7 @@ static void fill_progress(struct run *r, struct hr_progress *p, struct hr_buf *p
     p->tok_s = hr_rate_per_s(&r->rate, now);
     if (r->no_space) hr_buf_puts(phase, "paused: no space left on the device");
     else if (r->model_state == MODEL_LOADING)
-        hr_buf_printf(phase, "loading weights %d %%", atomic_load(&r->load_percent));
+        put_loading(r, phase);
     else if (r->model_state == MODEL_UNLOADED) hr_buf_puts(phase, "reading");
     else if (only_canaries(r))
         hr_buf_printf(phase, "all rows are done, computing %d of them again", run_canaries_left(r));
@@ -451,7 +459,7 @@ static int run_all(struct run *r, char **manifests, int n) {
     atomic_store(&r->stop_workers, true);
     return run_end(r);
 fail:
-    hr_error("%s", err.msg);
+    hr_error("%s%s", err.msg, st == HR_ERR_NOSPACE ? "; make room there, then give the same command again" : "");
     return hr_cmd_exit_code(st);
 }
 

@@ -21,7 +21,6 @@
 #include "cmd/run_int.h"
 
 #define NAMED_MAX 8  /* suspects by name: a line of the log has room for no more */
-#define ID_MAX    48 /* bytes of an id in a line */
 #define N_MAX     1000000000
 
 enum hr_status run_canary_parse(const char *s, int64_t *n, struct hr_err *err) {
@@ -66,10 +65,9 @@ bool run_canary_take(struct sample *s) {
 }
 
 static void put_name(const struct sample *s, struct hr_buf *out) {
-    const struct hr_buf *id = &s->row->record.id_json;
-    bool cut = id->len > ID_MAX;
-    hr_buf_printf(out, "%s row %.*s%s sample %d", s->row->ds->m->dataset, cut ? ID_MAX : (int)id->len, id->data,
-                  cut ? "..." : "", s->index);
+    hr_buf_printf(out, "%s row ", s->row->ds->m->dataset);
+    run_put_id(s->row, out);
+    hr_buf_printf(out, " sample %d", s->index);
 }
 
 void run_canary_suspect(struct run *r, struct sample *s) {

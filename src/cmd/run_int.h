@@ -147,7 +147,8 @@ struct run {
     struct hr_model_opts model_opts;
     struct hr_engine_opts engine_opts;
     enum { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_FAILED } model_state;
-    atomic_int load_percent;
+    uint64_t kv_bytes;       /* of the KV cache and its host tier */
+    atomic_int load_percent; /* of the weights; -1: memory is being taken */
     struct hr_err err; /* the failure that ended the run */
     enum hr_status failed;
     bool intake_out, journal_out, journal_due, stopping, engine_stopping, engine_stopped, finished;
@@ -156,6 +157,7 @@ struct run {
     bool no_space; /* a commit or journal write met a full disk; it is tried again */
     int64_t begin_ns, sync_ns, retry_ns, recorded_ns;
     struct hr_rate rate;
+    bool any_began; /* a dataset has */
     int64_t n_tokens_seen; /* sampled by the engine in this run */
     int64_t stop_ns; /* when it began to stop */
     atomic_bool stop_workers; /* for workers: no more counting, no more waiting for room */
@@ -167,6 +169,9 @@ void list_remove(struct sample_list *l, struct sample *s);
 void sample_free(struct sample *s);
 /* 16 bytes of SHA-256 over a domain word, bytes and two numbers. */
 void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64_t b, uint8_t out[16]);
+
+/* The row's id for a message, cut when it is long. */
+void run_put_id(const struct row *row, struct hr_buf *out);
 
 /* Samples that the dataset asks for: those of the rows met, and as many for each other row as the manifest
  * says. -1: the rows are not counted yet. */

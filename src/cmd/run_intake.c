@@ -67,6 +67,10 @@ void sample_free(struct sample *s) {
     free(s);
 }
 
+void run_put_id(const struct row *row, struct hr_buf *out) {
+    hr_buf_put_cut(out, row->record.id_json.data, row->record.id_json.len, HR_STORE_ID_MAX);
+}
+
 void run_key(const char *domain, const void *bytes, size_t len, int64_t a, int64_t b, uint8_t out[16]) {
     struct hr_sha256 h;
     uint8_t d[32];

@@ -39,6 +39,10 @@ static void submit(struct run *r, struct dataset *ds, struct sample *s) {
         hr_engine_get_stats(r->engine, &st, 0, NULL);
         ds->began = true;
         ds->first_ns = ds->last_ns = hr_clock_ns();
+        /* The rate counts from the first row on, not from a tick before or seconds after it. */
+        if (!r->any_began) r->rate = (struct hr_rate){0};
+        if (!r->any_began) hr_rate_add(&r->rate, ds->first_ns, 0);
+        r->any_began = true;
         ds->first_step = st.decode_steps;
     }
     list_remove(&ds->ready, s);
@@ -284,9 +288,12 @@ static void commit_ended(struct commit *c) {
             ds->rejects++;
             atomic_fetch_add(&ds->n_named, 1);
             char where[200];
+            struct hr_buf id = {0};
+            run_put_id(s->row, &id);
             say_where(s, where, sizeof where);
-            hr_warn("%s: row %.*s sample %d rejected: logits were not finite: %s", ds->m->dataset,
-                    (int)s->row->record.id_json.len, s->row->record.id_json.data, s->index, where);
+            hr_warn("%s: row %s sample %d rejected: logits were not finite: %s", ds->m->dataset, hr_buf_cstr(&id),
+                    s->index, where);
+            hr_buf_finish(&id);
         } else {
             ds->rows_done++;
             ds->rows_length += s->end.finish == HR_FINISH_LENGTH;

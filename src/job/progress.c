@@ -292,7 +292,8 @@ static void put_rejects(const struct hr_summary *s, struct hr_buf *out) {
     if (s->rejects_named > 0) hr_buf_puts(out, more > 0 ? " named above, and " : " named above; see ");
     if (more > 0) hr_format_count(more, out);
     if (more > 0) hr_buf_puts(out, s->rejects_named > 0 ? " more, see " : ", see ");
-    hr_buf_printf(out, "%s/rejects.jsonl", s->dir);
+    hr_log_visible(s->dir, out);
+    hr_buf_puts(out, "/rejects.jsonl");
 }
 
 static void put_length(const struct hr_summary *s, struct hr_buf *out) {
@@ -337,7 +338,9 @@ void hr_summary_format(const struct hr_summary *s, struct hr_buf *out) {
     if (s->cap_tokens > 0) put_cap(s, out);
     if (s->canaries_picked > 0) put_canaries(s, out);
     if (s->rejects > 0) put_rejects(s, out);
-    hr_buf_printf(out, "\n  files      %s/raw_responses.jsonl", s->dir);
+    hr_buf_puts(out, "\n  files      ");
+    hr_log_visible(s->dir, out); /* a newline in it would end our line */
+    hr_buf_puts(out, "/raw_responses.jsonl");
 }
 
 void hr_summary_log(const struct hr_summary *s) {

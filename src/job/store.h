@@ -66,6 +66,7 @@ HR_MUST_USE enum hr_status hr_store_begin_run(struct hr_store *st, const char *v
  * that were known keep the number they had, in whatever order they come now. Other content than a
  * known row's, that is no new duplicate, is taken in the row's place when nothing was made of it:
  * no sample done, no token journalled, the ident there once. Else HR_ERR_CONFIG. */
+#define HR_STORE_ID_MAX 48 /* bytes of an id in a message */
 struct hr_store_seen {
     int64_t row;
     int occurrence;

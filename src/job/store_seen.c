@@ -49,11 +49,15 @@ static enum hr_status look_up(struct hr_store *st, const uint8_t ident[16], stru
 }
 
 static enum hr_status edited(const char *id_text, struct hr_err *err) {
-    return hr_err_set(
+    struct hr_buf id = {0};
+    hr_buf_put_cut(&id, id_text, strlen(id_text), HR_STORE_ID_MAX);
+    enum hr_status code = hr_err_set(
         err, HR_ERR_CONFIG,
         "row id %s was edited: it has other content than in an earlier run; undo the edit, "
         "or give the row a new id",
-        id_text);
+        hr_buf_cstr(&id));
+    hr_buf_finish(&id);
+    return code;
 }
 
 /* What meeting a row means: found out first, done as a whole afterwards, so that a call that failed

@@ -135,6 +135,15 @@ def test_a_row_edited_under_its_old_id_is_refused(half_done):
     assert n_lines(half_done) == 10
 
 
+def test_a_long_id_is_cut_in_the_message(headrace, tmp_path, tiny):
+    name = "\u20ac" * 1000
+    job = Job(headrace, tmp_path, tiny, [{"id": name, "prompt": "p"}])
+    job.run(*ARGS)
+    (job.folder / job.shards[0]).write_bytes(jsonl([{"id": name, "prompt": "q"}]))
+    got = job.call(*ARGS)
+    assert got.returncode == USAGE and 'row id "' + 15 * "\u20ac" + "... was edited" in got.stderr
+
+
 def test_a_rejected_row_may_be_edited_under_its_id(headrace, tmp_path, tiny):
     rows = prompts(3)
     good = rows[1]["prompt"]

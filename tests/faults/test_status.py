@@ -95,3 +95,12 @@ def test_a_pipe_gets_the_periodic_line_at_once_and_run_log_the_same(job):
     for said in text.splitlines():
         assert said.removeprefix("warning: ").removeprefix("error: ") in log
     assert re.search(r"d: interrupted, \d+ of 1[01] rows, 1 rejected", text)
+
+
+def test_the_first_periodic_line_tells_the_speed(headrace, tmp_path, slow):
+    job = Job(headrace, tmp_path, slow, prompts(40))
+    args = (*GREEDY, "--max-tokens", 3000, "--ignore-eos", "--max-running", 4, "--threads", 1)
+    with Life(job, *args) as life:
+        life.wait_for_text("ETA: ", 120)
+        first = next(line for line in life.stderr().splitlines() if "Decode batch" in line)
+        assert float(re.search(r"gen throughput \(token/s\): ([\d.]+)", first)[1]) > 0, first

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base/log: a stderr that nobody reads costs a second once, not the run; what was lost is counted.
- */
+ * base/log: a stderr that nobody reads costs a second once, not the run; what was lost is counted. What a
+ * terminal would obey is shown. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,11 +84,30 @@ static void a_reader_that_went_away_is_no_failure(void **state) {
     ends[0] = dup(saved);
 }
 
+static void keep_line(void *arg, enum hr_log_level level, const char *line, size_t len) {
+    memcpy(arg, line, len + 1);
+}
+
+static void what_a_terminal_would_obey_is_shown(void **state) {
+    char sunk[200];
+    hr_log_set_sink(keep_line, sunk);
+    hr_warn("a\nb\x1b[1m\x7f \xc2\x9b \xe2\x80\xae\xe2\x81\xa6 %s", "\xc3\xa9\xe2\x82\xac\xe2\x80\x93 \xe2\x80");
+    hr_log_set_sink(NULL, NULL);
+    const char *want = "a\\nb\\x1b[1m\\x7f \\x9b \\u202e\\u2066 \xc3\xa9\xe2\x82\xac\xe2\x80\x93 \xe2\x80";
+    assert_string_equal(sunk, want);
+    const char *text = drain();
+    assert_memory_equal(text, "warning: ", 9);
+    assert_memory_equal(text + 9, want, strlen(want));
+    assert_string_equal(text + 9 + strlen(want), "\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             a_full_pipe_delays_only_the_first_line_and_the_sink_gets_all, pipe_becomes_stderr,
             stderr_comes_back),
+        cmocka_unit_test_setup_teardown(what_a_terminal_would_obey_is_shown, pipe_becomes_stderr,
+                                        stderr_comes_back),
         cmocka_unit_test_setup_teardown(a_long_line_arrives_whole, pipe_becomes_stderr,
                                         stderr_comes_back),
         cmocka_unit_test_setup_teardown(a_reader_that_went_away_is_no_failure, pipe_becomes_stderr,

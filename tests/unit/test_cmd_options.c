@@ -14,7 +14,7 @@
 static bool json, limit_given;
 static int64_t limit, kv;
 static double temperature;
-static const char *out_dir;
+static const char *out_dir, *from;
 static int dtype;
 
 static const struct hr_opt opts[] = {
@@ -27,6 +27,7 @@ static const struct hr_opt opts[] = {
     {"temperature", "F", "Sampling", "Sample at temperature F. Default: 1.", HR_OPT_REAL,
      &temperature, NULL, 0, 100},
     {"dtype", "bf16|f32", "Engine", "Compute in this type. Default: bf16.", HR_OPT_CHOICE, &dtype},
+    {"from", "PATH", "Engine", "Learn from PATH. Default: nothing.", HR_OPT_STR, &from, .once = true},
 };
 static const struct hr_command_line cl = {"try", "DIR...", "Tries options.", opts, HR_N_OPTS(opts),
                                           1,     2};
@@ -46,9 +47,17 @@ static enum hr_status scan(const char *w1, const char *w2, const char *w3, const
     }
     bool help;
     json = limit_given = false;
-    limit = kv = -7, temperature = -7, dtype = -7, out_dir = NULL;
+    limit = kv = -7, temperature = -7, dtype = -7, out_dir = from = NULL;
     memset(&err, 0, sizeof err);
     return hr_options_scan(&cl, argc, args, &n_args, &help, &err);
+}
+
+static void an_option_given_twice_counts_last_or_is_refused(void **state) {
+    assert_int_equal(scan("--out=a", "--out=b", "--from=c", "in"), HR_OK);
+    assert_string_equal(out_dir, "b");
+    assert_string_equal(from, "c");
+    assert_int_equal(scan("--from=a", "--from=b", "in", NULL), HR_ERR_CONFIG);
+    assert_string_equal(err.msg, "--from is given twice, and only one can be used");
 }
 
 static void values_come_behind_a_blank_or_an_equals_sign(void **state) {
@@ -141,6 +150,7 @@ static void help_has_every_option_below_its_group(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_come_behind_a_blank_or_an_equals_sign),
+        cmocka_unit_test(an_option_given_twice_counts_last_or_is_refused),
         cmocka_unit_test(two_dashes_end_the_options),
         cmocka_unit_test(counts_take_suffixes_and_plain_numbers_do_not),
         cmocka_unit_test(a_wrong_number_is_quoted_with_what_was_expected),

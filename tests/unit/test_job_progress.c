@@ -233,12 +233,13 @@ static void one_of_a_thing_is_no_plural_and_nothing_is_not_told(void **state) {
                                          "  canaries   1 of 1 picked row computed again, 0 differ\n"
                                          "  rejects    5 named above, and 1,195 more, see o/d/rejects.jsonl\n"
                                          "  files      o/d/raw_responses.jsonl");
-    s.rows_total = -1, s.rejects = 5, s.rows_done = s.rows_length = 20000;
+    s.rows_total = -1, s.rejects = 5, s.rows_done = s.rows_length = 20000, s.dir = "a\nb";
     hr_buf_clear(&b);
     hr_summary_format(&s, &b);
     assert_non_null(strstr(hr_buf_cstr(&b), "d: done, 20,000 rows, 5 rejected\n"));
     assert_non_null(strstr(hr_buf_cstr(&b), "  length     20,000/20,000 rows ended"));
-    assert_non_null(strstr(hr_buf_cstr(&b), "  rejects    5 named above; see o/d/rejects.jsonl\n"));
+    assert_non_null(strstr(hr_buf_cstr(&b), "  rejects    5 named above; see a\\nb/rejects.jsonl\n"));
+    assert_non_null(strstr(hr_buf_cstr(&b), "  files      a\\nb/raw_responses.jsonl"));
     hr_buf_finish(&b);
 }
 
