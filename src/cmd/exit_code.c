@@ -15,8 +15,8 @@ int hr_cmd_exit_code(enum hr_status code) {
     case HR_ERR_NOTFOUND:
         return HR_EXIT_USAGE;
     case HR_ERR_INTERRUPTED:
-    case HR_ERR_NOSPACE:
         return HR_EXIT_INTERRUPTED;
+    case HR_ERR_NOSPACE: /* not resumable before somebody has made room */
     case HR_ERR_FAILED:
     case HR_ERR_NOMEM:
     case HR_ERR_IO:

@@ -137,7 +137,7 @@ static enum hr_status host_bytes(const struct run *r, uint64_t kv, uint64_t have
     if (!s) return HR_OK;
     double v = strtod(s, &end);
     double unit = *end == 'K' ? 0x1p10 : *end == 'M' ? 0x1p20 : *end == 'G' ? 0x1p30 : *end == 'T' ? 0x1p40 : 1;
-    bool ok = end != s && v >= 0 && v < 1e18 && end[unit > 1] == 0;
+    bool ok = end != s && v >= 0 && v * unit < 1e18 && end[unit > 1] == 0;
     if (!ok)
         return hr_err_set(err, HR_ERR_CONFIG,
                           "--hicache-size expects bytes such as 4G, a share of the free memory such as 0.25, or "
@@ -166,9 +166,12 @@ static enum hr_status plan_memory(struct run *r, enum hr_dtype act, struct hr_er
     uint64_t host = 0, page_bytes = plan.kv_per_token * HR_PAGE_TOKENS;
     enum hr_status st = host_bytes(r, plan.kv, have, &host, err);
     if (st) return st;
-    uint64_t n_host = host / page_bytes;
-    r->model_opts.n_host_pages = r->engine_opts.n_host_pages = n_host > INT32_MAX ? INT32_MAX : (int)n_host;
+    uint64_t n_host = host / page_bytes, n_host_max = have / page_bytes + 1; /* which is more than there is */
+    if (n_host_max > INT32_MAX) n_host_max = INT32_MAX;
+    r->model_opts.n_host_pages = r->engine_opts.n_host_pages = (int)(n_host < n_host_max ? n_host : n_host_max);
     hr_model_plan(cfg, act, &r->model_opts, &plan);
+    r->kv_bytes = plan.kv + plan.kv_host;
+    if (n_host > n_host_max) plan.kv_host = host; /* what was asked for shall be said */
     uint64_t need = plan.weights + plan.kv + plan.kv_host + plan.activations;
     if (need > have)
         return hr_err_set(err, HR_ERR_CONFIG,
@@ -411,15 +414,20 @@ static enum hr_status open_past(struct run *r, struct dataset *ds, bool *found, 
     struct hr_buf path = {0}, dir = {0}, mine = {0};
     struct hr_store_totals totals = {0};
     bool live, is_dir = stat(from, &sb) == 0 && S_ISDIR(sb.st_mode);
-    if (is_dir) hr_buf_printf(&dir, "%s/%s", from, ds->m->dataset);
-    else hr_buf_append(&dir, slash ? from : ".", slash ? (size_t)(slash - from) + 1 : 1);
+    if (is_dir) {
+        hr_buf_printf(&path, "%s/state.db", from); /* a dataset's own folder, as `status` takes one? */
+        hr_buf_printf(&dir, "%s", from);
+        if (stat(hr_buf_cstr(&path), &sb) != 0) hr_buf_printf(&dir, "/%s", ds->m->dataset);
+        hr_buf_clear(&path);
+    } else hr_buf_append(&dir, slash ? from : ".", slash ? (size_t)(slash - from) + 1 : 1);
     if (is_dir) hr_buf_printf(&path, "%s/state.db", hr_buf_cstr(&dir));
     else hr_buf_puts(&path, from);
     hr_buf_printf(&mine, "%s/state.db", ds->dir);
     const char *own_path = r->opts.state ? r->opts.state : hr_buf_cstr(&mine);
     enum hr_status st = HR_OK;
-    if (stat(hr_buf_cstr(&path), &sb) == 0 && stat(own_path, &own) == 0 && sb.st_dev == own.st_dev &&
-        sb.st_ino == own.st_ino)
+    bool is_own = stat(hr_buf_cstr(&path), &sb) == 0 && stat(own_path, &own) == 0 && sb.st_dev == own.st_dev &&
+                  sb.st_ino == own.st_ino;
+    if (is_own)
         st = hr_err_set(err, HR_ERR_CONFIG,
                         "--lengths-from %s is this run's own output, whose lengths are known anyway; name an earlier "
                         "run's",
@@ -434,8 +442,11 @@ static enum hr_status open_past(struct run *r, struct dataset *ds, bool *found, 
         hr_info("%s: the lengths of %lld rows are known from %s", ds->m->dataset, (long long)totals.rows_done,
                 hr_buf_cstr(&path));
     } else if (st == HR_ERR_NOTFOUND) {
-        hr_info("%s: no lengths are known: there is no %s", ds->m->dataset, hr_buf_cstr(&path));
+        hr_info("%s: no lengths are known: %s", ds->m->dataset, err->msg);
         st = HR_OK;
+    } else if (ds->past == NULL && !is_own) {
+        struct hr_err why = *err;
+        st = hr_err_set(err, st, "%s; or leave --lengths-from out, which only helps the speed", why.msg);
     }
     hr_store_totals_finish(&totals);
     hr_buf_finish(&path);
@@ -458,7 +469,7 @@ static enum hr_status know_lengths(struct run *r, struct hr_err *err) {
     }
     if (!found)
         return hr_err_set(err, HR_ERR_CONFIG,
-                          "--lengths-from %s holds no state.db of an earlier run; name its --out folder",
+                          "--lengths-from %s holds no state.db of an earlier run; name its --out folder, or leave it out",
                           r->opts.lengths_from);
     return HR_OK;
 }
@@ -533,6 +544,32 @@ static void log_thinking(const struct dataset *ds) {
     hr_buf_finish(&tags);
 }
 
+static void put_unless(struct hr_buf *out, const char *key, double value, double off) {
+    if (value != off) hr_buf_printf(out, ", %s %.9g", key, value);
+}
+
+/* How its rows are sampled, defaults included; a row's own settings come before these. */
+static void log_sampling(const struct dataset *ds) {
+    const struct hr_sampling_spec *sp = &ds->sampling;
+    struct hr_buf text = {0};
+    hr_buf_printf(&text, "temperature %.9g, top_p %.9g, top_k ", sp->temperature, sp->top_p);
+    if (sp->top_k > 0) hr_buf_printf(&text, "%lld", (long long)sp->top_k);
+    else hr_buf_puts(&text, "off");
+    put_unless(&text, "min_p", sp->min_p, 0);
+    put_unless(&text, "repetition_penalty", sp->repetition_penalty, 1);
+    put_unless(&text, "presence_penalty", sp->presence_penalty, 0);
+    put_unless(&text, "frequency_penalty", sp->frequency_penalty, 0);
+    hr_buf_puts(&text, ", max_tokens ");
+    if (sp->max_tokens < 0) hr_buf_puts(&text, "to the end or the context");
+    else hr_buf_printf(&text, "%lld", (long long)sp->max_tokens);
+    hr_buf_printf(&text, ", seed %lld, n %lld", (long long)sp->seed, (long long)sp->n);
+    if (sp->ignore_eos) hr_buf_puts(&text, ", ignore_eos");
+    if (sp->n_stop || sp->stop_token_ids.len)
+        hr_buf_printf(&text, ", stops %zu", (size_t)sp->n_stop + sp->stop_token_ids.len);
+    hr_info("%s: %s", ds->m->dataset, hr_buf_cstr(&text));
+    hr_buf_finish(&text);
+}
+
 enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
     enum hr_status st = HR_OK;
     r->runlog = hr_runlog_create();
@@ -544,7 +581,10 @@ enum hr_status run_open_stores(struct run *r, struct hr_err *err) {
     if (st) return st;
     for (int i = 0; i < r->n_datasets; i++) log_taken_over(&r->datasets[i]);
     log_templates(r);
-    for (int i = 0; i < r->n_datasets; i++) log_thinking(&r->datasets[i]);
+    for (int i = 0; i < r->n_datasets; i++) {
+        log_sampling(&r->datasets[i]);
+        log_thinking(&r->datasets[i]);
+    }
     return HR_OK;
 }
 
@@ -591,6 +631,7 @@ void run_start_loading(struct run *r) {
     l->run = r;
     l->begin_ns = hr_clock_ns();
     r->model_state = MODEL_LOADING;
+    atomic_store(&r->load_percent, -1);
     r->model_opts.progress = load_progress;
     r->model_opts.progress_arg = r;
     hr_loop_work(r->loop, load_work, load_done, l);

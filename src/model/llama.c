@@ -295,6 +295,7 @@ static enum hr_status load_weights(struct hr_model *m, const struct hr_model_fil
     hr_model_plan(&m->cfg, m->be->act, opts, &plan);
     struct loader ld = {.m = m, .mf = mf, .opts = opts, .total = plan.weights, .err = err};
     enum hr_status st;
+    if (opts->progress) opts->progress(opts->progress_arg, 0, plan.weights);
     if ((st = load_matrix(&ld, -1, NAMES("model.embed_tokens.weight"), &m->embed))) return st;
     for (int i = 0; i < m->cfg.n_layers; i++)
         if ((st = load_layer(&ld, i, &m->layers[i]))) return st;

@@ -2,6 +2,7 @@
 """lengths: what is known of answers' lengths decides who starts first and changes no row; several datasets share
 the engine by the work they have left."""
 import json
+import sqlite3
 
 import pytest
 
@@ -48,6 +49,8 @@ def test_rows_that_an_earlier_run_answered_start_longest_first(headrace, tmp_pat
     assert is_longest_first(order(job, "second"))
     job.run("--max-running", 1, "--lengths-from", job.path("state.db", "first"), out="third")
     assert is_longest_first(order(job, "third"))
+    got = job.run("--max-running", 1, "--lengths-from", job.path("", "first"), out="fourth")  # as `status` takes it
+    assert "the lengths of 40 rows are known" in got.stderr and is_longest_first(order(job, "fourth"))
     assert sorted(job.lines(out="first")) == sorted(job.lines(out="second")) == sorted(job.lines(out="third"))
 
 
@@ -69,7 +72,11 @@ def test_a_length_that_is_none_is_no_hint_and_loses_no_row(headrace, tmp_path, t
 def test_a_folder_without_earlier_rows_is_refused_but_a_new_dataset_is_not(headrace, tmp_path, tiny):
     job = Job(headrace, tmp_path, tiny, rows(3), sampling=GREEDY)
     got = job.run("--lengths-from", tmp_path / "nowhere", code=USAGE)
-    assert "--lengths-from" in got.stderr and "name its --out folder" in got.stderr
+    assert "--lengths-from" in got.stderr and "name its --out folder, or leave it out" in got.stderr
+    got = job.run("--lengths-from", "/dev/null", code=USAGE)
+    assert "no lengths are known: /dev/null is empty" in got.stderr and "there is no /dev/null" not in got.stderr
+    got = job.run("--lengths-from", tmp_path / "a", "--lengths-from", tmp_path / "b", code=USAGE)
+    assert "--lengths-from is given twice" in got.stderr
     job.run(out="a")
     got = job.run("--lengths-from", tmp_path / "a", out="a", code=USAGE)
     assert "this run's own output" in got.stderr
@@ -77,6 +84,24 @@ def test_a_folder_without_earlier_rows_is_refused_but_a_new_dataset_is_not(headr
     got = headrace("run", job.manifest, other.manifest, "--model", tiny, "--out", tmp_path / "b", "--lengths-from",
                    tmp_path / "a")
     assert got.returncode == 0 and "e: no lengths are known" in got.stderr
+
+
+@pytest.mark.parametrize("said", ["is not a state file of headrace", "was written by a newer headrace", "is damaged"])
+def test_a_state_file_that_cannot_be_read_need_not_be(headrace, tmp_path, tiny, said):
+    job = Job(headrace, tmp_path, tiny, rows(3), sampling=GREEDY)
+    job.run(out="a")
+    state = job.path("state.db", "a")
+    if "newer" in said:
+        db = sqlite3.connect(state)
+        db.execute("PRAGMA user_version = 99")
+        db.close()
+    else:
+        data = bytearray(state.read_bytes())
+        data[:16 if "not" in said else 0] = b"x" * (16 if "not" in said else 0)
+        data[100:] = b"\xff" * (len(data) - 100)
+        state.write_bytes(data)
+    got = job.run("--lengths-from", tmp_path / "a", code=USAGE)
+    assert said in got.stderr and got.stderr.rstrip().endswith("or leave --lengths-from out, which only helps the speed")
 
 
 @pytest.mark.parametrize("key,value,said", [("expected_tokens", -1, "must not be negative"),

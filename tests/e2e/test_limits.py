@@ -177,6 +177,12 @@ def test_a_dry_run_tells_counts_lengths_and_rejects_and_writes_nothing(headrace,
     assert "3 rows" in job.run("--dry-run", "--limit", 3).stdout
 
 
+def test_a_host_tier_that_is_too_large_is_refused_with_what_was_asked_for(headrace, tmp_path, tiny):
+    job = Job(headrace, tmp_path, tiny, [{"id": 1, "prompt": "p"}], sampling=SHORT)
+    assert "its host tier 99999.00" in job.run("--hicache-size", "99999G", code=2).stderr
+    assert "--hicache-size expects bytes" in job.run("--hicache-size", "99999999999T", code=2).stderr
+
+
 def test_a_dry_run_of_one_row_speaks_of_one(headrace, tmp_path, tiny):
     job = Job(headrace, tmp_path, tiny, [{"id": 1, "prompt": "p"}, {"id": 2}], sampling={"temperature": 0},
               thinking={"open": "<a>", "close": "</a>"})

@@ -29,6 +29,20 @@ def test_max_tokens_is_the_rows_then_the_flags_then_the_manifests_then_none(head
     assert lengths(headrace, tmp_path / "g", model, row={"max_completion_tokens": 4}) == (4, "length")
 
 
+def test_what_was_chosen_is_said_once_for_each_dataset(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", ABC, generation={"temperature": 0.5, "top_k": 7})
+    jobs = [Job(headrace, tmp_path, model, [{"id": 1, "prompt": "0"}], dataset="a", chat=False),
+            Job(headrace, tmp_path, model, [{"id": 1, "prompt": "0", "max_tokens": 2}], dataset="b", chat=False,
+                sampling={"top_p": 0.25, "top_k": -1, "max_tokens": 3, "seed": 9, "n": 2, "stop": ["x", "y"],
+                          "ignore_eos": True, "min_p": 0.125})]
+    got = headrace("run", *(job.manifest for job in jobs), "--model", model, "--out", tmp_path / "out")
+    said = [line for line in got.stderr.splitlines() if "temperature" in line]
+    assert said == ["a: temperature 0.5, top_p 1, top_k 7, max_tokens to the end or the context, seed 0, n 1",
+                    "b: temperature 0.5, top_p 0.25, top_k off, min_p 0.125, max_tokens 3, seed 9, n 2, ignore_eos, "
+                    "stops 2"]
+    assert said[0] in jobs[0].path("run.log").read_text(encoding="utf-8")
+
+
 def is_greedy(headrace, folder, model, args=(), row=None, **sampling):
     """Whether eight seeds give one answer: that is temperature 0."""
     rows = [{"id": i, "prompt": "0", "seed": i, "max_tokens": 8, "ignore_eos": True, **(row or {})}

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from jobdir import DONE, INTERRUPTED, REJECTS, Job
+from jobdir import DONE, FAILED, INTERRUPTED, REJECTS, Job
 from lives import Life, interrupt, n_lines
 from test_kill_resume import GREEDY, WARM, check_same, prompts
 
@@ -49,6 +49,17 @@ def test_a_disk_that_fills_pauses_the_run_until_there_is_room(disk):
     check_same(job, job.sorted_lines(*ARGS, out="undisturbed"))
     assert job.status()["sampled_tokens_total"] == 16 * 120
     assert job.status()["state"] == "done"
+
+
+def test_a_start_on_a_full_disk_fails_and_says_what_to_do(disk):
+    """Exit code 4 would make a script that resumes what was interrupted start it again at once, and again."""
+    job = disk.job
+    (job.folder / "out").mkdir()
+    disk.fill()
+    with Life(job, *ARGS, env=disk.env) as life:
+        assert life.end(60) == FAILED, life.stderr()
+        said = life.stderr().splitlines()[-1]
+        assert "no space left" in said.lower() and said.endswith("; make room there, then give the same command again")
 
 
 def test_ctrl_c_on_a_full_disk_is_a_resumable_stop(disk):
