@@ -58,6 +58,22 @@ struct setup {
     int n_faults;
 };
 
+/* Loading tells when memory is taken and the weights begin, then how far they are. */
+struct told {
+    uint64_t done;
+    int n;
+};
+
+static void hear_progress(void *arg, uint64_t done, uint64_t total) {
+    struct told *t = arg;
+    if (t->n++ == 0 ? done != 0 : done <= t->done || done > total) {
+        fprintf(stderr, "progress %d of loading says %llu of %llu bytes after %llu\n", t->n, (unsigned long long)done,
+                (unsigned long long)total, (unsigned long long)t->done);
+        exit(1);
+    }
+    t->done = done;
+}
+
 static void open_setup(struct setup *s, const char *path, enum hr_dtype act, unsigned mask, int n_threads,
                        bool guard, int n_positions, int max_tokens) {
     struct hr_err err;
@@ -67,8 +83,9 @@ static void open_setup(struct setup *s, const char *path, enum hr_dtype act, uns
         .act = act, .cpu_mask = mask, .pool = s->pool, .max_tokens = max_tokens, .guard = guard};
     must(hr_cpu_backend_open(&co, &s->be, &err), &err);
     must(hr_model_file_open(path, &s->mf, &err), &err);
-    struct hr_model_opts mo = {
-        .max_tokens = max_tokens, .max_out = max_tokens, .n_pages = s->n_pages, .pool = s->pool};
+    struct told told = {0};
+    struct hr_model_opts mo = {.max_tokens = max_tokens, .max_out = max_tokens, .n_pages = s->n_pages,
+                               .pool = s->pool, .progress = hear_progress, .progress_arg = &told};
     must(hr_model_create(s->be, s->mf, &mo, &s->model, &err), &err);
 }
 
