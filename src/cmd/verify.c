@@ -5,8 +5,10 @@
  * Three answers, each with numbers: a prompt as the model sees it, control tokens made visible; tokens and
  * logits beside those of transformers (tests/golden/make_goldens.py makes them, on any machine); and what bf16
  * costs, the KV cache alone and all of it, on the user's own prompts. Writes nothing but stdout. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/hash.h"
@@ -76,12 +78,23 @@ static bool parse(struct verify_opts *o, int argc, char **argv, int *code) {
     return true;
 }
 
+/* A file of lines. A pipe has an end, too; a device such as /dev/zero may have none. */
+static enum hr_status check_file(const char *path, struct hr_err *err) {
+    struct stat sb;
+    if (stat(path, &sb) < 0) return hr_err_set(err, HR_ERR_NOTFOUND, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(sb.st_mode)) return hr_err_set(err, HR_ERR_CONFIG, "%s: is a directory; name a file of it", path);
+    if (S_ISREG(sb.st_mode) || S_ISFIFO(sb.st_mode)) return HR_OK;
+    return hr_err_set(err, HR_ERR_CONFIG, "%s: is not a regular file", path);
+}
+
 /* In the order in which a mistake is cheapest to find. */
 static enum hr_status verify_all(struct verify *v, struct hr_err *err) {
     uint8_t digest[32];
     enum hr_status st;
     if (!v->o.model) return hr_err_set(err, HR_ERR_CONFIG, "give --model PATH");
     if ((st = hr_cmd_parse_cpu_mask(v->o.cpu_mask, &v->cpu_mask, err)) ||
+        (v->o.against && (st = check_file(v->o.against, err))) ||
+        (v->o.prompts && (st = check_file(v->o.prompts, err))) ||
         (st = hr_model_file_open(v->o.model, &v->mf, err)) || (st = hr_model_text_open(v->mf, NULL, &v->text, err)))
         return st;
     hr_model_file_fingerprint(v->mf, digest);

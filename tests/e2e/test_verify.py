@@ -359,6 +359,9 @@ def test_wrong_usage_is_refused(verify, args, message):
     assert message in verify(*args, code=USAGE).stderr
 
 
-def test_a_file_that_is_not_there_is_named(verify, tiny):
-    for option in ("--against", "--prompts"):
-        assert "/nonexistent/x.jsonl" in verify("--model", tiny, option, "/nonexistent/x.jsonl", code=FAILED).stderr
+@pytest.mark.parametrize("option", ["--against", "--prompts"])
+@pytest.mark.parametrize("path, said", [("/nonexistent/x.jsonl", "/nonexistent/x.jsonl: No such file"),
+                                        ("/", "/: is a directory; name a file of it"),
+                                        ("/dev/zero", "/dev/zero: is not a regular file")])
+def test_a_file_that_holds_no_lines_is_refused(verify, tiny, option, path, said):
+    assert said in verify("--model", tiny, option, path, code=USAGE).stderr
