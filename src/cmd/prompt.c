@@ -101,8 +101,9 @@ static enum hr_status render(struct hr_cmd_prompt *p, const struct hr_record *re
 
 static enum hr_status tokenize(struct hr_cmd_prompt *p, const struct hr_record *record,
                                const struct hr_manifest *m, const struct hr_model_text *text,
-                               const struct tm *now, struct hr_err *err) {
-    struct hr_encode_opts enc = {.parse_special = true};
+                               int n_ctx, const struct tm *now, struct hr_err *err) {
+    /* What is far over the context needs no exact count: a line may have 16 MiB. */
+    struct hr_encode_opts enc = {.parse_special = true, .n_max = 2 * (size_t)n_ctx};
     if (m->chat) {
         enum hr_status st = render(p, record, m, text, now, err);
         if (st) return st;
@@ -115,6 +116,11 @@ static enum hr_status tokenize(struct hr_cmd_prompt *p, const struct hr_record *
     }
     enum hr_status st = hr_tokenizer_encode(text->tokenizer, p->rendered.text.data, p->rendered.text.len, &enc,
                                             &p->ids, err);
+    if (st == HR_ERR_LIMIT)
+        return hr_err_set(err, st,
+                          "the prompt has more than %zu tokens; the model's context holds %d, one of them for the "
+                          "answer",
+                          enc.n_max, n_ctx);
     if (!st && !m->chat && text->add_bos && (p->ids.len == 0 || p->ids.data[0] != text->bos_id)) {
         hr_ids_push(&p->ids, 0); /* the tokenizer's file does not say it, its configuration does */
         memmove(p->ids.data + 1, p->ids.data, (p->ids.len - 1) * sizeof *p->ids.data);
@@ -151,7 +157,7 @@ enum hr_status hr_cmd_prompt_make(struct hr_cmd_prompt *p, const struct hr_recor
     hr_sampling_spec_merge(&p->sampling, &record->sampling);
     hr_sampling_spec_merge(&p->sampling, dataset_sampling);
     enum hr_status st;
-    if ((st = tokenize(p, record, m, text, now, err)) || (st = fit(p, n_ctx, n_vocab, err)))
+    if ((st = tokenize(p, record, m, text, n_ctx, now, err)) || (st = fit(p, n_ctx, n_vocab, err)))
         hr_cmd_prompt_finish(p);
     return st;
 }

@@ -184,10 +184,10 @@ void hr_bpe_add_all_merges(struct hr_bpe *b, const uint32_t *rank) {
 /* Cutting needs each symbol to be a character's: a merge of a byte token or of the unknown token is
  * not seen in `joins`, and a character that vanishes lets its neighbours touch. */
 void hr_bpe_merges_done(struct hr_bpe *b) {
-    bool all_bytes = b->byte_fallback;
     if (b->byte_level) return;
-    for (int i = 0; i < 256; i++) all_bytes &= b->byte_id[i] >= 0;
-    b->can_cut = b->unk >= 0 || all_bytes;
+    b->all_bytes = b->byte_fallback;
+    for (int i = 0; i < 256; i++) b->all_bytes &= b->byte_id[i] >= 0;
+    b->can_cut = b->unk >= 0 || b->all_bytes;
     for (size_t i = 0; i <= b->pair_mask && b->can_cut; i++) {
         int32_t part[2] = {(int32_t)(b->pairs[i].key >> 32), (int32_t)(uint32_t)b->pairs[i].key};
         for (int k = 0; k < 2 && b->pairs[i].key != UINT64_MAX; k++) {
@@ -496,4 +496,11 @@ void hr_bpe_encode(const struct hr_bpe *b, const char *s, const struct hr_span *
         else
             merge_parts(b, piece, len, scratch, out);
     }
+}
+
+size_t hr_bpe_at_least(const struct hr_bpe *b, const char *s, size_t len) {
+    size_t n = 0;
+    if (len < b->size_max || !(b->byte_level || b->all_bytes)) return 0;
+    for (size_t i = 0; i < len; i++) n += b->all_bytes || b->byte_id[(uint8_t)s[i]] >= 0;
+    return n / b->size_max;
 }

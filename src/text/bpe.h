@@ -34,6 +34,7 @@ struct hr_bpe {
     struct hr_bpe_pair *pairs; /* owned */
     size_t pair_mask, n_pairs;
     uint64_t *joins; /* owned: bit set of (character, next character) that some merge may join */
+    bool all_bytes;  /* not byte_level: each byte has a token for want of a better; set by hr_bpe_merges_done */
     bool can_cut;    /* a piece may be cut where no merge joins; set by hr_bpe_merges_done */
     _Atomic uint8_t
         *whole; /* owned: is token i what merging makes of its bytes? 0: not looked yet */
@@ -78,5 +79,9 @@ void hr_bpe_scratch_finish(struct hr_bpe_scratch *s);
 /* Appends the ids of the pieces of s. Thread-safe with a scratch of one's own. */
 void hr_bpe_encode(const struct hr_bpe *b, const char *s, const struct hr_span *pieces,
                    size_t n_pieces, struct hr_bpe_scratch *scratch, struct hr_ids *out);
+
+/* How many ids a piece has at the least, as seen without merging: no token is longer than the longest. 0 where that
+ * says nothing, because characters may vanish or share an unknown token. */
+size_t hr_bpe_at_least(const struct hr_bpe *b, const char *s, size_t len);
 
 #endif

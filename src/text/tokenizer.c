@@ -190,6 +190,7 @@ struct encoding {
     struct hr_buf mark;    /* a flag a byte of the text, made only when a normalizer moves bytes */
     const uint8_t *marks;  /* of the stretch that is being matched, or NULL */
     size_t base;           /* without marks: where the stretch begins in the text */
+    size_t n_before;       /* ids that `out` had */
     enum hr_status status; /* of the first piece that has no ids */
     struct hr_err *err;
 };
@@ -212,15 +213,32 @@ static bool skip_special(void *arg, size_t begin, size_t end) {
     return !e->opts->parse_special || touches_user(e, begin, end);
 }
 
+/* True, with the error set, when there are more ids than may be, or will be with n_more. */
+static bool is_too_long(struct encoding *e, size_t n_more) {
+    size_t n_max = e->opts->n_max;
+    if (e->status || n_max == 0 || e->out->len - e->n_before + n_more <= n_max) return e->status;
+    e->status = hr_err_set(e->err, HR_ERR_LIMIT, "the text has more than %zu tokens", n_max);
+    return true;
+}
+
 static void encode_pieces(struct encoding *e, const char *s, size_t len, bool at_start) {
     if (len == 0 || e->status) return;
+    enum { AT_A_TIME = 256 }; /* pieces, between two looks at how many ids there are */
     const struct hr_pieces *p = &e->pieces;
-    hr_pretok_run(&e->t->pretok, s, len, at_start, &e->pieces);
-    if (e->t->unigram.used)
-        e->status =
-            hr_unigram_encode(&e->t->unigram, p->s, p->spans, p->n, &e->unigram, e->out, e->err);
-    else
-        hr_bpe_encode(&e->t->bpe, p->s, p->spans, p->n, &e->bpe, e->out);
+    const struct hr_tokenizer *t = e->t;
+    hr_pretok_run(&t->pretok, s, len, at_start, &e->pieces);
+    for (size_t i = 0, n; i < p->n && !e->status; i += n) {
+        const struct hr_span *spans = p->spans + i;
+        size_t n_least = 0;
+        n = p->n - i < AT_A_TIME ? p->n - i : AT_A_TIME;
+        for (size_t k = 0; k < n && e->opts->n_max > 0 && !t->unigram.used; k++)
+            n_least += hr_bpe_at_least(&t->bpe, p->s + spans[k].begin, spans[k].end - spans[k].begin);
+        if (is_too_long(e, n_least)) return;
+        if (t->unigram.used)
+            e->status = hr_unigram_encode(&t->unigram, p->s, spans, n, &e->unigram, e->out, e->err);
+        else
+            hr_bpe_encode(&t->bpe, p->s, spans, n, &e->bpe, e->out);
+    }
 }
 
 /* A stretch between raw added tokens; begin is its place in the text. */
@@ -257,9 +275,9 @@ static void make_marks(struct encoding *e, size_t len) {
 enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *text, size_t len,
                                    const struct hr_encode_opts *opts, struct hr_ids *out,
                                    struct hr_err *err) {
-    struct encoding e = {.t = tok, .opts = opts, .out = out, .err = err};
+    struct encoding e = {.t = tok, .opts = opts, .out = out, .n_before = out->len, .err = err};
     struct hr_added_match m;
-    size_t pos = 0, done = 0, n_before = out->len;
+    size_t pos = 0, done = 0;
     for (size_t i = 0; i < opts->n_plain; i++) {
         HR_ASSERT(opts->plain[i].begin <= opts->plain[i].end);
         HR_ASSERT(i == 0 || opts->plain[i - 1].end <= opts->plain[i].begin);
@@ -279,7 +297,7 @@ enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *t
     hr_bpe_scratch_finish(&e.bpe);
     hr_unigram_scratch_finish(&e.unigram);
     hr_buf_finish(&e.mark);
-    if (e.status) out->len = n_before;
+    if (is_too_long(&e, 0)) out->len = e.n_before;
     return e.status;
 }
 

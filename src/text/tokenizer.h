@@ -72,10 +72,11 @@ struct hr_encode_opts {
     const struct hr_span
         *plain;     /* written by a user: a special token whose match touches one of these */
     size_t n_plain; /* is plain text (non-special added tokens still match) */
+    size_t n_max;   /* more ids are an error, which takes less time than to make them all; 0: no bound */
 };
 
 /* Appends the ids of `text` (valid UTF-8) to `out`. Errors: HR_ERR_FORMAT for text that the
- * tokenizer cannot represent where the reference fails too. */
+ * tokenizer cannot represent where the reference fails too; HR_ERR_LIMIT for more than n_max ids. */
 HR_MUST_USE enum hr_status hr_tokenizer_encode(const struct hr_tokenizer *tok, const char *text,
                                                size_t len, const struct hr_encode_opts *opts,
                                                struct hr_ids *out, struct hr_err *err);

@@ -198,6 +198,16 @@ def test_a_prompt_must_leave_room_for_one_token_and_max_tokens_shrinks(headrace,
     assert "stop_reason" not in by_id["s0"] and by_id["s0"]["finish_reason"] == "length"
 
 
+def test_a_prompt_far_over_the_context_is_not_counted_to_its_end(headrace, tmp_path, tiny):
+    rows = [{"id": "far", "prompt": "x" * (4 << 20)}, {"id": "over", "prompt": "x" * 1500}]
+    job = Job(headrace, tmp_path, tiny, rows, sampling=FEW)
+    job.run(code=REJECTS)
+    reasons = {r["id"]: r["reason"] for r in job.rejects()}
+    rest, frame = " tokens; the model's context holds 1024, one of them for the answer", len("user\n\nassistant\n") + 3
+    assert reasons["far"] == "the prompt has more than 2048" + rest
+    assert reasons["over"] == f"the prompt has {1500 + frame}" + rest
+
+
 def test_a_row_that_the_kv_pool_can_never_hold_is_rejected_with_the_numbers(headrace, tmp_path, tiny):
     rows = [{"id": 0, "prompt": "y" * 300}, {"id": 1, "prompt": "y"}]
     job = Job(headrace, tmp_path, tiny, rows, sampling={"max_tokens": 10, "temperature": 0})

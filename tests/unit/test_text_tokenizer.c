@@ -169,6 +169,56 @@ static void test_a_million_equal_letters(void **state) {
     hr_tokenizer_destroy(&t);
 }
 
+/* With a bound of as many ids as there are the text is what it was; with one less it is refused. */
+static void expect_bound(const struct hr_tokenizer *t, const char *s, size_t len, bool add_special) {
+    struct hr_encode_opts o = {.add_special = add_special, .parse_special = true};
+    struct hr_ids whole = {0}, ids = {0};
+    struct hr_err err = {0};
+    hr_ids_push(&ids, 7); /* what was there stays, and does not count */
+    assert_int_equal(hr_tokenizer_encode(t, s, len, &o, &whole, &err), HR_OK);
+    o.n_max = whole.len;
+    if (hr_tokenizer_encode(t, s, len, &o, &ids, &err)) fail_msg("%.40s: %s", s, err.msg);
+    assert_true(ids.len == whole.len + 1 && ids.data[0] == 7);
+    assert_memory_equal(ids.data + 1, whole.data, whole.len * sizeof *whole.data);
+    ids.len = 1;
+    o.n_max = whole.len - 1;
+    if (o.n_max > 0) assert_int_equal(hr_tokenizer_encode(t, s, len, &o, &ids, &err), HR_ERR_LIMIT);
+    assert_int_equal(ids.len, 1);
+    hr_ids_finish(&whole);
+    hr_ids_finish(&ids);
+}
+
+/* Far over the bound only a few of the ids are made: the memory for them says so. */
+static void expect_early_end(const struct hr_tokenizer *t, const char *s, size_t len) {
+    struct hr_encode_opts o = {.n_max = 100};
+    struct hr_ids ids = {0};
+    struct hr_err err = {0};
+    assert_int_equal(hr_tokenizer_encode(t, s, len, &o, &ids, &err), HR_ERR_LIMIT);
+    assert_string_equal(err.msg, "the text has more than 100 tokens");
+    assert_true(ids.len == 0 && ids.cap < 4096);
+    hr_ids_finish(&ids);
+}
+
+static void test_too_many_tokens_are_an_error_soon(void **state) {
+    (void)state;
+    static const char *const texts[] = {"a", "hello hell", "aaaaaaaaa<|im_end|>zzpqrs", "\xc3\xa9\n \t 12"};
+    enum { N = 300000 };
+    struct hr_buf words = {0}, letters = {0};
+    struct hr_tokenizer *t = make("gpt-2", true);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        expect_bound(t, texts[i], strlen(texts[i]), false);
+        expect_bound(t, texts[i], strlen(texts[i]), true);
+    }
+    for (int i = 0; i < N; i++) hr_buf_puts(&words, " hell"), hr_buf_putc(&letters, 'a');
+    expect_bound(t, words.data, words.len, true);
+    expect_bound(t, letters.data, letters.len, true);
+    expect_early_end(t, words.data, words.len);
+    expect_early_end(t, letters.data, letters.len);
+    hr_tokenizer_destroy(&t);
+    hr_buf_finish(&words);
+    hr_buf_finish(&letters);
+}
+
 static void test_control_tokens_are_read_only_when_asked(void **state) {
     (void)state;
     struct hr_tokenizer *t = make("gpt-2", true);
@@ -418,6 +468,7 @@ static void test_json_characters_with_byte_fallback(void **state) {
     EXPECT_IDS(t, "ab", &without, 4, 3);
     EXPECT_IDS(t, "\xc3\xa9", &without, 4, 5, 6);
     EXPECT_IDS(t, "xyb", &without, 4, 0, 2); /* two unknown characters are one unknown token */
+    expect_bound(t, "xyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyb", 41, false);
     expect_text(t, (const int32_t[]){7, 4, 2}, 3, false, "a b");
     expect_text(t, (const int32_t[]){5, 6, 5, 1}, 4, false,
                 R_ R_ R_ "a"); /* a run is read as a whole */
@@ -522,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_long_pieces_merge_like_short_ones),
         cmocka_unit_test(test_a_token_that_no_merge_makes),
         cmocka_unit_test(test_a_million_equal_letters),
+        cmocka_unit_test(test_too_many_tokens_are_an_error_soon),
         cmocka_unit_test(test_control_tokens_are_read_only_when_asked),
         cmocka_unit_test(test_control_tokens_typed_by_a_user_are_text),
         cmocka_unit_test(test_text_around_user_spans_merges_as_usual),
