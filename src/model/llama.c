@@ -107,6 +107,12 @@ static void read_stacked(const struct loader *ld, int row0, int n, float *dst) {
     HR_ASSERT(n == 0);
 }
 
+/* So many rows of the present matrix have been begun. */
+static void tell(const struct loader *ld, int n_rows) {
+    uint64_t bytes = (uint64_t)n_rows * (uint64_t)ld->n_in * (ld->m->be->act == HR_F32 ? 4 : 2);
+    if (ld->opts->progress) ld->opts->progress(ld->opts->progress_arg, ld->done + bytes, ld->total);
+}
+
 static void load_chunks(void *arg, int i_thread, int n_threads) {
     struct loader *ld = arg;
     struct hr_backend *be = ld->m->be;
@@ -118,6 +124,8 @@ static void load_chunks(void *arg, int i_thread, int n_threads) {
         int n = ld->n_out - row0 < CHUNK_ROWS ? ld->n_out - row0 : CHUNK_ROWS;
         read_stacked(ld, row0, n, rows);
         be->ops->weight_write(be, ld->weight, row0, n, rows);
+        /* The embeddings alone may be a third of a model: its progress shall not stand still for them. */
+        if (i_thread == 0) tell(ld, row0 + n);
     }
     free(rows);
 }
@@ -149,7 +157,7 @@ static enum hr_status load_matrix(struct loader *ld, int layer, const char *cons
     atomic_store(&ld->next_chunk, 0);
     hr_pool_run(ld->opts->pool, load_chunks, ld);
     ld->done += (uint64_t)ld->n_out * (uint64_t)ld->n_in * (be->act == HR_F32 ? 4 : 2);
-    if (ld->opts->progress) ld->opts->progress(ld->opts->progress_arg, ld->done, ld->total);
+    tell(ld, 0);
     return HR_OK;
 }
 

@@ -22,8 +22,8 @@ struct hr_model_opts {
     int n_host_pages; /* host copies of pages; 0: none */
     bool kv_f32;      /* KV in f32 also where the backend computes in bf16: to tell what its rounding does */
     struct hr_pool *pool; /* borrowed for the call: reads and packs weights */
-    /* done and total bytes of bf16 weights, first with done 0 when the other memory has been taken; called on
-     * the creating thread. May be NULL. */
+    /* done and total bytes of bf16 weights, first with done 0 when the other memory has been taken; never
+     * falls; called on the creating thread. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
 };

@@ -282,7 +282,7 @@ def test_a_run_with_nothing_left_says_so_and_loads_no_weights(headrace, tmp_path
     begin = time.monotonic()
     got = job.run(*args)
     assert time.monotonic() - begin < 2
-    assert "done, 1 of 1 rows" in got.stderr and "loaded" not in got.stderr
+    assert "done, 1 of 1 row," in got.stderr and "loaded" not in got.stderr
 
 
 def test_a_run_with_only_a_reject_left_ends_with_3_each_time(headrace, tmp_path, tiny):
