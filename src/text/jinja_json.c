@@ -124,7 +124,7 @@ static void out_string(struct json_out *o, const struct jj_str *s) {
     size_t done = 0, n;
     for (size_t i = 0; i < s->len && jj_work(r, 1, JJ_CHAR); i += n) {
         uint32_t c = jj_decode(s->p + i, s->p + s->len, &n);
-        bool escape = c < 0x20 || c == '"' || c == '\\' || (o->ascii && c > 0x7e && c != 0x7f);
+        bool escape = c < 0x20 || c == '"' || c == '\\' || (o->ascii && c > 0x7e);
         if (!escape) continue;
         (void)jj_step(r);
         char text[16];

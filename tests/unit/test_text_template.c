@@ -118,6 +118,7 @@ static void marks_survive_every_operation_on_strings(void **state) {
         {"{{ messages[0]|tojson }}", "{\"«role»\": \"system\", \"«content»\": \"«S»\"}"},
         {"{{ [c[2:4], 'x<'] }}", "['«x<»', 'x<']"},
         {"{{ (c ~ 'é\\n\"')[-4:]|tojson(ensure_ascii=true) }}", "\"« »\\u00e9\\n\\\"\""},
+        {"{{ '~\x7f'|tojson(ensure_ascii=true) ~ '~\x7f'|tojson }}", "\"~\\u007f\"\"~\x7f\""},
         {"{{ {'k': c[2:4]}|string }}", "{'k': '«x<»'}"},
         {"{{ ('a\\n' ~ c[2:4])|indent(2) }}", "a\n  «x<»"},
         {"{{ c[2:3]|center(3) }}|{{ c[2:3].zfill(3) }}", " «x» |00«x»"},
