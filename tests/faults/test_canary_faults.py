@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 from jobdir import CANARY, INTERRUPTED, Job, cpu_masks
-from lives import Life, interrupt, n_lines
+from lives import Life, interrupt, n_lines, sampled_tokens
 
 # A beginning of many pages that all rows share: it stays in the cache for as long as the run lives.
 SHARED = "The wheel turns when the water comes, and it stands still when the water is low. "
-N_ROWS, N_TOKENS = 110, 20
+N_ROWS, N_TOKENS = 180, 20
 ARGS = ("--temperature", 0, "--max-tokens", N_TOKENS, "--ignore-eos", "--max-running", 4, "--threads", 1)
 # The mapping that flips: the device's pages are most of the memory, or the host's are.
 WHERE = {"device": ("--kv-tokens", 8192, "--hicache-size", 0),
@@ -89,9 +89,11 @@ def test_rows_continued_with_other_bits_are_no_canaries(headrace, tmp_path, slow
     with Life(job, *args) as life:
         life.wait_for_tokens(300)
         life.kill()
+    before = sampled_tokens(job)
+    assert before < 800, "the first life has left the other one something to do"
     other = ("--cpu-mask", 1, "--allow-mixed-numerics", "--canary", "1/1")
     with Life(job, *args, *other) as life:
-        life.wait_for_tokens(600)
+        life.wait_for_tokens(before + 100)
         life.kill()
     job.run(*args, "--canary", "1/1")  # as the first, yet what it continues is not all of that kind
     status = job.status()
