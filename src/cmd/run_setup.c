@@ -96,6 +96,16 @@ static enum hr_status check_chat(const struct run *r, struct hr_err *err) {
     return HR_OK;
 }
 
+/* A stop id that no token has harms nothing, but whoever wrote it meant another one. */
+static void warn_of_stop_ids(const struct run *r, const struct dataset *ds) {
+    int n_vocab = hr_model_file_config(r->mf)->n_vocab;
+    const struct hr_ids *ids = &ds->sampling.stop_token_ids;
+    for (size_t i = 0; i < ids->len; i++)
+        if (ids->data[i] >= n_vocab)
+            hr_warn("%s: stop_token_ids: %d is outside the model's vocabulary of %d: nothing will end with it",
+                    ds->m->dataset, ids->data[i], n_vocab);
+}
+
 enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *err) {
     const char *path = NULL;
     struct tm tm;
@@ -114,6 +124,7 @@ enum hr_status run_open(struct run *r, char **manifests, int n, struct hr_err *e
         hr_sampling_spec_merge(&ds->sampling, &ds->m->sampling);
         hr_sampling_spec_merge(&ds->sampling, &r->text.generation);
         hr_cmd_prompt_defaults(&ds->sampling);
+        warn_of_stop_ids(r, ds);
         const struct hr_manifest *m = ds->m;
         bool of_model = m->thinking == HR_THINKING_MODEL && m->chat;
         ds->think_open = of_model ? r->text.think.open : m->think_open;

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from jobdir import DONE, REJECTS, Job
-from tinymodel import END, NAN, STOP, byte_ids, chain, chain_model, change_json, change_tensor, random_model
+from tinymodel import END, N_VOCAB, NAN, STOP, byte_ids, chain, chain_model, change_json, change_tensor, random_model
 
 RAW = {"chat": False, "output": {"token_ids": True}}
 
@@ -104,6 +104,33 @@ def test_usage_counts_the_stop_token_and_ids_are_complete(headrace, tmp_path):
     assert row["completion_token_ids"] == [*byte_ids("ab"), STOP]
     assert row["prompt_token_ids"] == byte_ids("xy0")
     assert row["usage"] == {"prompt_tokens": 3, "completion_tokens": 3}
+
+
+def test_a_stop_id_outside_the_vocabulary_is_warned_of(headrace, tmp_path):
+    model = chain_model(tmp_path / "m", chain("0ab", STOP))
+    for stop_id, warned in ((N_VOCAB - 1, False), (N_VOCAB, True)):
+        job = Job(headrace, tmp_path / str(stop_id), model, [{"id": 1, "prompt": "0"}],
+                  sampling={"temperature": 0, "stop_token_ids": [stop_id]}, **RAW)
+        assert (f"stop_token_ids: {stop_id} is outside the model's vocabulary" in job.run().stderr) == warned
+        assert job.rows()[0]["response"] == "ab"
+
+
+def test_a_loss_mask_of_two_turns_follows_from_the_rows_ids(headrace, tmp_path):
+    """The boundary is where generation began, so no template needs generation tags for it."""
+    model = chain_model(tmp_path / "m", chain("\nab c", STOP))
+    turns = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "ab c"},
+             {"role": "user", "content": "two"}]
+    for name, max_tokens, end in (("stop", 9, [STOP]), ("length", 3, [])):
+        job = Job(headrace, tmp_path / name, model, [{"id": 1, "messages": turns}], output={"token_ids": True},
+                  sampling={"temperature": 0, "max_tokens": max_tokens})
+        job.run()
+        row = job.rows()[0]
+        ids = row["prompt_token_ids"] + row["completion_token_ids"]
+        mask = [0] * row["usage"]["prompt_tokens"] + [1] * row["usage"]["completion_tokens"]
+        assert len(mask) == len(ids) and sum(mask) > 0 and row["finish_reason"] == name
+        assert ids[:len(row["prompt_token_ids"])].count(STOP) == 3  # the assistant's earlier turn is prompt
+        assert [i for i, m in zip(ids, mask) if m] == byte_ids(row["response"]) + end
+        assert row["response"] == "ab c"[:max_tokens]
 
 
 # ---- characters in pieces ---------------------------------------------------------------------------
