@@ -142,7 +142,8 @@ def two(job):
         apart = active_seconds(data_a + data_b)
         _, rows_3, log_ab, _ = job.run([a, b], "--max-running", 32)
         # Both datasets' clocks run at once; the run lasts from the first admission to the last row.
-        together = float(re.search(r"all datasets: .* in ([0-9.]+) s", log_ab)[1])
+        said = re.search(r"all datasets: .* in (?:(\d+)h)?(?:(\d+)m)?(?:([0-9.]+)s)?,", log_ab)
+        together = 3600 * int(said[1] or 0) + 60 * int(said[2] or 0) + float(said[3] or 0)
         same = {**rows_1, **rows_2} == rows_3
         print(f"two {i + 1}: apart {apart:.1f} s, together {together:.1f} s, ratio {together / apart:.3f}, rows "
               f"{'equal' if same else 'DIFFER'}", flush=True)
