@@ -42,6 +42,17 @@ static inline float round_act(float f, enum hr_dtype act) {
     return act == HR_BF16 ? round_bf16(f) : f;
 }
 
+/* A token and its logit, most probable first, equal ones by id. */
+struct entry {
+    double z;
+    int id;
+};
+static inline int by_rank(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    if (x->z != y->z) return x->z < y->z ? 1 : -1;
+    return x->id - y->id;
+}
+
 static uint64_t check_rng = 88172645463325252u;
 static inline uint32_t rand_u32(void) { /* xorshift64, Marsaglia 2003 */
     check_rng ^= check_rng << 13;

@@ -99,17 +99,6 @@ static void gamma_is_right(void) {
 
 /* ---- the distribution by its definition ------------------------------------------------------ */
 
-struct entry {
-    double z;
-    int id;
-};
-
-static int by_rank(const void *a, const void *b) {
-    const struct entry *x = a, *y = b;
-    if (x->z != y->z) return x->z < y->z ? 1 : -1;
-    return x->id - y->id;
-}
-
 /* Whether a border lies so near to a token that rounding decides which side it is on. */
 static bool near(double a, double b) {
     return fabs(a - b) < 1e-6 * b;

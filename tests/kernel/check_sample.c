@@ -7,17 +7,6 @@
  * border between two tokens; cases that near are left out (counted, at most one in twenty). */
 #include "check.h"
 
-struct entry {
-    double z;
-    int id;
-};
-
-static int by_rank(const void *a, const void *b) {
-    const struct entry *x = a, *y = b;
-    if (x->z != y->z) return x->z < y->z ? 1 : -1;
-    return x->id - y->id;
-}
-
 /* The plain sampler; -1: no token, -2: too near a border to say. */
 static int plain(const float *logits, int n, const struct hr_sample_row *r, double *logprob) {
     struct entry *e = hr_xmalloc((size_t)n * sizeof *e);
