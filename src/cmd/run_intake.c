@@ -371,13 +371,10 @@ static int n_waiting(const struct dataset *ds) {
     return ds->ready.n + ds->flying.n - running + ds->canaries.n;
 }
 
-/* Its share of the window, by the work it has left; a few at least, for it may be the only one that may start
+/* Its share of the window, by the work it has left of `all` that is still to be read; a few at least, for it may be the only one that may start
  * rows: others may be near their caps. */
-static int n_wanted(const struct dataset *ds) {
+static int n_wanted(const struct dataset *ds, double all) {
     const struct run *r = ds->run;
-    double all = 0;
-    for (int i = 0; i < r->n_datasets; i++)
-        if (!r->datasets[i].input_done) all += (double)run_work_left(&r->datasets[i]);
     int n = (int)ceil((double)run_intake_window(r) * (double)run_work_left(ds) / all);
     int few = r->engine_opts.max_running < WANTED_MIN ? r->engine_opts.max_running : WANTED_MIN;
     return n > few ? n : few;
@@ -387,12 +384,14 @@ static int n_wanted(const struct dataset *ds) {
 void run_start_intake(struct run *r) {
     struct dataset *next = NULL;
     int n_next = 0;
-    double most = 0;
+    double most = 0, all = 0;
     if (r->intake_out || r->stopping || (r->no_space && hr_clock_ns() < r->retry_ns)) return;
+    for (int i = 0; i < r->n_datasets; i++)
+        if (!r->datasets[i].input_done) all += (double)run_work_left(&r->datasets[i]);
     for (int i = 0; i < r->n_datasets; i++) {
         struct dataset *ds = &r->datasets[i];
         if (ds->input_done) continue;
-        int wanted = n_wanted(ds), missing = wanted - n_waiting(ds);
+        int wanted = n_wanted(ds, all), missing = wanted - n_waiting(ds);
         if ((double)missing / wanted <= most) continue;
         most = (double)missing / wanted;
         next = ds;
